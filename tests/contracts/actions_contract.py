@@ -13,14 +13,14 @@ from typing import Any, Final
 import pytest
 from servers.chat_server import USAGE, Call, ChatServer, Reply, says, whole
 
-from podium import Card, Conductor, FunctionWorker, Plan, Retry, Step
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, Retry, ScriptedWorker, Step
 from podium.errors import WorkerFailed
 from podium.hosts import tool_call
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner, FixedPlanner
+from podium.planners import FixedPlanner
 from podium.types import Completion
-from podium.workers import ScriptedWorker, Worker
+from podium.workers import Worker
 
 Refund = Callable[[int], str]
 """A function named `refund` with the argument `order`, which the host's tool calls."""
@@ -62,8 +62,6 @@ class Shop:
 
     @property
     def refund(self) -> Refund:
-        """The function."""
-
         def refund(order: int) -> str:
             """Refund an order."""
             self.refunds.append(order)
@@ -116,8 +114,6 @@ def actions_of(error: BaseException | None) -> list[tuple[str, str]]:
 
 @pytest.mark.anyio
 class ActionsContract:
-    """The checks."""
-
     @pytest.fixture
     def anyio_backend(self) -> str:
         return "asyncio"
@@ -150,12 +146,8 @@ class ActionsContract:
         """Neither a retry nor the next round carries it out; a person is asked."""
         shop, text = Shop(error), write_plan(Plan((REFUND, WRITE)), "rows")
         planner = ChatPlanner(ScriptedWorker("boss", text))
-        conductor = Conductor(
-            planner,
-            pool(host.tool(shop.refund)),
-            on_failure="replan",
-            retry=Retry(attempts=3, first_wait=0.001),
-        )
+        again = Retry(attempts=3, first_wait=0.001)
+        conductor = Conductor(planner, pool(host.tool(shop.refund)), on_failure="replan", retry=again)
         told, _ = await host.ask(conductor)
         assert (told, shop.refunds) == ("partial", [1017])
 
@@ -194,8 +186,7 @@ class ActionsContract:
 
         workers = [host.tool(shop.refund), FunctionWorker(write, card=Card(name="writer"))]
         plan = Plan((REFUND, Step(1, "Write.", (0,))))
-        conductor = Conductor(FixedPlanner(plan), workers, retry=ONCE, journal=MemoryJournal())
-        ask = host.asking_tool(conductor)
+        ask = host.asking_tool(Conductor(FixedPlanner(plan), workers, retry=ONCE, journal=MemoryJournal()))
         assert f"actions of the run: refund {REFUND.subtask}: done" in await ask()
         assert "text" in await ask()
         assert shop.refunds == [1017]

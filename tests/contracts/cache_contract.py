@@ -25,8 +25,6 @@ WHOLE = Completion(
 
 @pytest.mark.anyio
 class CacheContract:
-    """The checks."""
-
     async def test_an_answer_comes_back_as_it_was_put(self, cache: Cache) -> None:
         """All of it; one that is put again replaces the earlier one, and an unknown key has none."""
         await cache.put("a", Completion("old"))
@@ -34,8 +32,7 @@ class CacheContract:
         await cache.put("b", Completion("plain"))
         for _ in range(2):  # entered again, inside or afterwards
             async with cache, cache:
-                assert await cache.get("a") == WHOLE
-                assert await cache.get("b") == Completion("plain")
+                assert (await cache.get("a"), await cache.get("b")) == (WHOLE, Completion("plain"))
                 assert await cache.get("nothing") is None
 
     async def test_many_at_once_do_not_mix(self, cache: Cache) -> None:

@@ -52,8 +52,7 @@ def check_ends(setup: str, call: str, ending: str) -> None:
         pytest.skip("the test needs POSIX signals")
     interrupts = ending == "ctrl-c"
     code = _CODE.format(seconds=50 if interrupts else 0.5, setup=setup, interrupts=interrupts, call=call)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=45
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=45)
     assert done.stdout == ("KeyboardInterrupt\n" if interrupts else "RunFailed\n"), done.stderr
     assert done.returncode == 0

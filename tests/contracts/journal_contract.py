@@ -5,24 +5,23 @@ class TestMine(JournalContract):
     def journal(self) -> Journal: ...  # an empty journal, not entered
 """
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
 import pytest
-from core.journal.happenings import course, ended, started, step_ended, stopped
+from core.journal.happenings import course, ended, record_run, started, step_ended, stopped
 
+from podium import Result
 from podium.errors import ConfigError, JournalError, RunExists, RunHeld, RunUnknown
 from podium.journal import Journal, Record
 from podium.journal.journal import verify
-from podium.types import Result, RunEnded, RunStarted, StepDelta
+from podium.types import RunEnded, RunStarted, StepDelta
 
 
 @pytest.mark.anyio
 class JournalContract:
-    """The checks."""
-
     async def seen(self, journal: Journal, run_id: str) -> list[Record]:
         """Return the records of a run from a newly opened journal."""
         return list(await journal.records(run_id))
@@ -47,19 +46,11 @@ class JournalContract:
     async def test_knows_the_labels_of_answers(self, journal: Journal) -> None:
         """Those of all answers with a key, until their runs are deleted; an answer without a key has none."""
         async with journal:
-            for run_id, key, labels in (
-                ("a", "k", "x y"),
-                ("b", "k", "z"),
-                ("c", "other", ""),
-                ("d", "", "x"),
-            ):
-                log = await journal.begin(started(run_id), minted=False)
-                result = Result(run_id=run_id, answer="Found.", status="ok", labels=frozenset(labels.split()))
-                log.append(replace(RunEnded.of(result), answer_key=key))
-                await log.flush()
-                await log.aclose()
-            found = {"k": frozenset("xyz"), "other": frozenset[str]()}
-            assert await journal.answer_labels({"k", "other", "none"}) == found
+            for run_id, key, labels in (("a", "k", "xy"), ("b", "k", "z"), ("c", "o", ""), ("d", "", "x")):
+                result = Result(run_id=run_id, answer="Found.", status="ok", labels=frozenset(labels))
+                await record_run(journal, run_id, replace(RunEnded.of(result), answer_key=key))
+            found = {"k": frozenset("xyz"), "o": frozenset[str]()}
+            assert await journal.answer_labels({"k", "o", "none"}) == found
             await journal.delete("b")
             assert await journal.answer_labels({"k"}) == {"k": frozenset("xy")}
             assert await journal.answer_labels(()) == {}
@@ -167,38 +158,27 @@ class JournalContract:
 
     async def test_goes_on_where_it_stopped(self, journal: Journal) -> None:
         """A claimed log holds what was recorded, and what is appended follows it."""
-        first = started()
         async with journal:
-            log = await journal.begin(first, minted=True)
-            log.append(step_ended(first.run_id, 0))
-            log.append(stopped(first.run_id))
-            await log.aclose()
+            await record_run(journal, "r", step_ended("r", 0), stopped("r"))
             assert (await journal.runs())[0].state == "stopped"
-            log = await journal.claim(first.run_id)
-            assert [entry.event for entry in log.entries][1:] == [
-                step_ended(first.run_id, 0),
-                stopped(first.run_id),
-            ]
-            log.append(step_ended(first.run_id, 1))
+            log = await journal.claim("r")
+            assert [entry.event for entry in log.entries] == [started("r"), step_ended("r", 0), stopped("r")]
+            log.append(step_ended("r", 1))
             await log.flush()
             row = (await journal.runs())[0]
             assert (row.state, row.ended) == ("running", None)
-            log.append(ended(first.run_id))
+            log.append(ended("r"))
             await log.aclose()
-            records = await journal.records(first.run_id)
+            records = await journal.records("r")
             assert (await journal.runs())[0].state == "ok"
         assert [record.number for record in records] == list(range(5))
         assert verify(records) is None
 
     async def test_what_was_claimed_and_left_alone_is_as_it_was(self, journal: Journal) -> None:
-        first = started()
         async with journal:
-            log = await journal.begin(first, minted=True)
-            log.append(ended(first.run_id))
-            await log.aclose()
+            await record_run(journal, "r", ended("r"))
             before = await journal.runs()
-            log = await journal.claim(first.run_id)
-            await log.aclose()
+            await (await journal.claim("r")).aclose()
             assert await journal.runs() == before
 
     async def test_says_that_there_is_no_such_run(self, journal: Journal) -> None:
@@ -211,9 +191,7 @@ class JournalContract:
         """The newest first; those that are nested, of one parent, beginning or time where asked for."""
         async with journal:
             for number in range(4):
-                log = await journal.begin(started(f"run{number}", question="Why\n is  it?"), minted=False)
-                log.append(ended(f"run{number}"))
-                await log.aclose()
+                await record_run(journal, f"run{number}", ended(f"run{number}"), question="Why\n is  it?")
             inner = await journal.begin(started("inner", parent=("run2", 1, 0, 1)), minted=False)
             third = (await journal.runs(prefix="run2"))[0]
             for how, found in (
@@ -240,16 +218,9 @@ class JournalContract:
 
     async def test_forgets_a_run_with_what_is_nested_in_it(self, journal: Journal) -> None:
         async with journal:
-            for run_id, parent in (
-                ("outer", None),
-                ("inner", "outer"),
-                ("innermost", "inner"),
-                ("other", None),
-            ):
-                nested = None if parent is None else (parent, 1, 0, 1)
-                log = await journal.begin(started(run_id, parent=nested), minted=False)
-                log.append(ended(run_id))
-                await log.aclose()
+            for run_id, *parent in (["outer"], ["inner", "outer"], ["innermost", "inner"], ["other"]):
+                nested = (*parent, 1, 0, 1) if parent else None
+                await record_run(journal, run_id, ended(run_id), parent=nested)
             held = await journal.claim("innermost")
             with pytest.raises(RunHeld):
                 await journal.delete("outer")
@@ -262,15 +233,11 @@ class JournalContract:
     async def test_prunes_what_ended_long_ago(self, journal: Journal) -> None:
         """Runs that ended before then go, and none that is carried out."""
         async with journal:
-            log = await journal.begin(started("old"), minted=False)
-            log.append(ended("old"))
-            await log.aclose()
+            await record_run(journal, "old", ended("old"))
             held = await journal.begin(started("held"), minted=False)
-            assert await journal.prune(3600.0) == 0
-            assert await journal.count_old(3600.0) == 0
+            assert (await journal.prune(3600.0), await journal.count_old(3600.0)) == (0, 0)
             await anyio.sleep(0.01)
-            assert await journal.count_old(0.0) == 1
-            assert await journal.prune(0.0) == 1
+            assert (await journal.count_old(0.0), await journal.prune(0.0)) == (1, 1)
             assert await journal.count_old(0.0) == 0
             assert [row.run_id for row in await journal.runs()] == ["held"]
             await held.aclose()
@@ -297,35 +264,14 @@ class JournalContract:
             with anyio.fail_after(10):
                 while [row.holder for row in await journal.runs()] != [None]:  # noqa: ASYNC110
                     await anyio.sleep(0.01)
-            taken = await journal.claim(first.run_id)
-            await taken.aclose()
+            await (await journal.claim(first.run_id)).aclose()
 
     def test_is_used_from_two_event_loops(self, journal: Journal) -> None:
-        failures: list[BaseException] = []
-
         async def carry_out(name: str) -> None:
             async with journal:
                 for number in range(5):
-                    run_id = f"{name}{number}"
-                    log = await journal.begin(started(run_id), minted=False)
-                    for event in course(run_id):
-                        log.append(event)
-                    await log.aclose()
+                    await record_run(journal, f"{name}{number}")
 
-        def run(name: str) -> None:
-            try:
-                anyio.run(carry_out, name)
-            except BaseException as error:  # noqa: BLE001  (raised below)
-                failures.append(error)
-
-        threads = [threading.Thread(target=run, args=(name,)) for name in "ab"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
-
-        async def count() -> int:
-            return len(await journal.runs(limit=None))
-
-        assert anyio.run(count) == 10
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(lambda name: anyio.run(carry_out, name), "ab"))
+        assert len(anyio.run(lambda: journal.runs(limit=None))) == 10

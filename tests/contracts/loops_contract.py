@@ -57,9 +57,7 @@ def alternating(face: Face) -> list[str]:
 def four_threads(face: Face) -> list[str]:
     """Ask concurrently from four threads, in a new event loop each time."""
     with ThreadPoolExecutor(4) as pool:
-        return [
-            answer for part in pool.map(lambda _: _repeated(face, RUNS // 4), range(4)) for answer in part
-        ]
+        return [said for part in pool.map(lambda _: _repeated(face, RUNS // 4), range(4)) for said in part]
 
 
 def two_loops(face: Face) -> list[str]:

@@ -13,16 +13,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from podium.plan_text import PlanReader
+from podium import Card, PlanReader
 from podium.planners import Planner, PlanRequest, PlanText
 from podium.types.messages import read_query
-from podium.workers import Card
 
 
 @pytest.mark.anyio
 class PlannerContract:
-    """The checks."""
-
     questions: Sequence[str] = tuple(f"Why is it colour{n}?" for n in range(10, 20))
     """The questions, none of which contains another."""
     cards: tuple[Card, ...] = (Card(name="a", description="Writes."), Card(name="b", description="Writes."))
@@ -32,7 +29,6 @@ class PlannerContract:
     """Whether there are pieces where somebody reads along."""
 
     def asking(self, text: str, *, stream: bool = True) -> PlanRequest:
-        """Return a request for a plan of `text`."""
         return PlanRequest(query=read_query(text), cards=self.cards, max_steps=5, stream=stream)
 
     async def plan(self, planner: Planner, text: str, *, stream: bool = True) -> tuple[list[str], PlanText]:

@@ -28,6 +28,8 @@ from podium.errors import (
     WorkerUnavailable,
 )
 
+REQUEST = httpx.Request("POST", "https://api.example/v1/chat")
+
 
 @dataclass(frozen=True)
 class ProviderError:
@@ -42,17 +44,12 @@ class ProviderError:
     maybe_paid: bool = False
 
 
-REQUEST = httpx.Request("POST", "https://api.example/v1/chat")
-
-
 def response(status: int, **headers: str) -> httpx.Response:
-    """Return a response with a status and headers."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx.Response(status, headers=named, request=REQUEST)
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
-    """Return an exception with a cause."""
     error.__cause__ = cause
     return error
 
@@ -70,11 +67,11 @@ class OverloadedError(Exception):
 class ClientError(Exception):
     """Like botocore: the response is a dict."""
 
-    def __init__(self, code: str, status: int) -> None:
-        super().__init__(f"An error occurred ({code}) when calling the Converse operation")
+    def __init__(self) -> None:
+        super().__init__("An error occurred (ThrottlingException) when calling the Converse operation")
         self.response = {
-            "Error": {"Code": code, "Message": "Too many tokens, please wait."},
-            "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": {"Retry-After": "3"}},
+            "Error": {"Code": "ThrottlingException", "Message": "Too many tokens, please wait."},
+            "ResponseMetadata": {"HTTPStatusCode": 429, "HTTPHeaders": {"Retry-After": "3"}},
         }
 
 
@@ -91,8 +88,9 @@ class GenAIError(Exception):
     status = "INVALID_ARGUMENT"
 
 
-class ChatGoogleError(Exception):
-    """Like an integration that wraps the error."""
+def wrapped() -> Exception:
+    """Return the error of an integration that wraps that of google.genai."""
+    return caused(Exception("Invalid argument"), GenAIError("bad image"))
 
 
 class ProxiedConnectionError(openai.APIConnectionError):
@@ -102,26 +100,22 @@ class ProxiedConnectionError(openai.APIConnectionError):
 
 
 def openai_status(kind: type[openai.APIStatusError], status: int, body: Any, **headers: str) -> Exception:
-    """Return a status error of OpenAI's client."""
     return kind(f"Error code: {status} - {body}", response=response(status, **headers), body=body)
 
 
 def aiohttp_status(status: int) -> Exception:
-    """Return a status error of aiohttp."""
     headers = CIMultiDictProxy(CIMultiDict({"Retry-After": "2"}))
     info = aiohttp.RequestInfo(URL("https://api.example"), "POST", headers, URL("https://api.example"))
     return aiohttp.ClientResponseError(info, (), status=status, message="down", headers=headers)
 
 
 def no_key() -> Exception:
-    """Return the error of OpenAI's client without a key."""
     with pytest.raises(openai.OpenAIError) as raised:
         openai.OpenAI(api_key="")
     return raised.value
 
 
 def no_json() -> Exception:
-    """Return the exception of the standard library for invalid JSON."""
     return json.JSONDecodeError("Expecting value", "<html>", 0)
 
 
@@ -132,29 +126,32 @@ def over(cause: Exception) -> Exception:
 
 def not_connected() -> Exception:
     """Return the error of requests for a connection that was refused."""
-    pool = urllib3.connection.HTTPConnection("h")
-    return caused(
-        requests.ConnectionError("no route"), urllib3.exceptions.NewConnectionError(pool, "refused")
-    )
+    refused = urllib3.exceptions.NewConnectionError(urllib3.connection.HTTPConnection("h"), "refused")
+    return caused(requests.ConnectionError("no route"), refused)
+
+
+def no_file() -> Exception:
+    return caused(httpx.ConnectError("no"), OSError(errno.EMFILE, "Too many open files"))
 
 
 def rate_limited(body: Any, **headers: str) -> Exception:
-    """Return the error of OpenAI's client for the status 429."""
     return openai_status(openai.RateLimitError, 429, body, **headers)
 
 
-def unavailable(name: str, says: str, make: Callable[[], Exception], **more: Any) -> ProviderError:
-    """Expect that the worker is unavailable."""
-    return ProviderError(name, make, WorkerUnavailable, says, **more)
+def key_refused() -> Exception:
+    return openai_status(openai.AuthenticationError, 401, {"message": "no key"})
+
+
+def unavailable(name: str, says: str, make: Any, status: Any = None, after: Any = None, **more: Any) -> Any:
+    """Expect that the worker is unavailable, and may be asked again after a time."""
+    return ProviderError(name, make, WorkerUnavailable, says, after, status, **more)
 
 
 def late(name: str, make: Callable[[], Exception]) -> ProviderError:
-    """Expect a timeout."""
     return ProviderError(name, make, WorkerTimeout, "did not answer in time", maybe_paid=True)
 
 
 def refused(name: str, says: str, make: Callable[[], Exception], status: int | None = None) -> ProviderError:
-    """Expect a refusal."""
     return ProviderError(name, make, WorkerRefused, says, status=status)
 
 
@@ -166,63 +163,30 @@ def broken(name: str, says: str, make: Callable[[], Exception], status: int | No
 PAID = {"maybe_paid": True}
 QUOTA = {"message": "You exceeded your quota", "type": "insufficient_quota", "code": "insufficient_quota"}
 SLOW = {"message": "slow down"}
-NO_KEY = {"message": "no key"}
 NO_ANSWER = "closed the connection without an answer"
 WRONG_URL = "the client cannot read the answer (does the base URL lead to"
 CUT = "peer closed connection without sending complete message body"
 PROVIDER_ERRORS = (
-    unavailable(
-        "openai-429",
-        "answered 429: slow down",
-        lambda: rate_limited(SLOW, retry_after="7"),
-        retry_after=7.0,
-        status=429,
-    ),
+    unavailable("openai-429", "answered 429: slow", lambda: rate_limited(SLOW, retry_after="7"), 429, 7.0),
     refused("openai-quota", "exceeded your quota", lambda: rate_limited(QUOTA), 429),
-    refused(
-        "openai-401",
-        "the key was refused",
-        lambda: openai_status(openai.AuthenticationError, 401, NO_KEY),
-        401,
-    ),
-    broken(
-        "openai-unreadable", WRONG_URL, lambda: openai.APIResponseValidationError(response(200), None), 200
-    ),
+    refused("openai-401", "the key was refused", key_refused, 401),
+    broken("openai-odd", WRONG_URL, lambda: openai.APIResponseValidationError(response(200), None), 200),
     late("openai-timeout", lambda: openai.APITimeoutError(REQUEST)),
     unavailable("openai-not-connected", "cannot be reached", lambda: over(httpx.ConnectError("refused"))),
     unavailable("openai-dropped", NO_ANSWER, lambda: over(httpx.ReadError("reset")), **PAID),
     unavailable("litellm-dropped", NO_ANSWER, lambda: ProxiedConnectionError(request=REQUEST), **PAID),
-    unavailable(
-        "anthropic-529", "answered 529: Overloaded", OverloadedError, retry_after=1.5, status=529, **PAID
-    ),
-    unavailable(
-        "httpx-no-file-descriptor",
-        "no free file descriptor",
-        lambda: caused(httpx.ConnectError("no"), OSError(errno.EMFILE, "Too many open files")),
-    ),
+    unavailable("anthropic-529", "answered 529: Overloaded", OverloadedError, 529, 1.5, **PAID),
+    unavailable("httpx-no-file-descriptor", "no free file descriptor", no_file),
     unavailable("httpx-connect-timeout", "cannot be reached", lambda: httpx.ConnectTimeout("late")),
     unavailable("httpx-no-free-connection", "cannot be reached", lambda: httpx.PoolTimeout("full")),
     broken("httpx-cut-off", "was cut off", lambda: httpx.RemoteProtocolError("incomplete")),
     broken("openai-cut-off", "was cut off", lambda: over(httpx.RemoteProtocolError(CUT))),
     unavailable("requests-not-connected", "cannot be reached", not_connected),
     late("requests-read-timeout", lambda: requests.ReadTimeout("late")),
-    unavailable(
-        "aiohttp-500", "answered 500", lambda: aiohttp_status(500), retry_after=2.0, status=500, **PAID
-    ),
-    unavailable(
-        "botocore-throttled",
-        "Too many tokens",
-        lambda: ClientError("ThrottlingException", 429),
-        retry_after=3.0,
-        status=429,
-    ),
-    unavailable("google-429", "answered 429", lambda: ResourceExhausted("quota"), status=429),
-    refused(
-        "google-wrapped",
-        "answered 400: bad image",
-        lambda: caused(ChatGoogleError("Invalid argument"), GenAIError("bad image")),
-        400,
-    ),
+    unavailable("aiohttp-500", "answered 500", lambda: aiohttp_status(500), 500, 2.0, **PAID),
+    unavailable("botocore-throttled", "Too many tokens", ClientError, 429, 3.0),
+    unavailable("google-429", "answered 429", lambda: ResourceExhausted("quota"), 429),
+    refused("google-wrapped", "answered 400: bad image", wrapped, 400),
     unavailable("refused", "cannot be reached", ConnectionRefusedError),
     unavailable("reset", "lost the connection", lambda: ConnectionResetError("reset"), **PAID),
     late("timeout", lambda: TimeoutError("late")),

@@ -4,6 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from core.mcp.test_serving import served as serving_mcp
@@ -11,18 +12,17 @@ from server.scene import CONFIG
 from servers.chat_server import Call, ChatServer, Reply, events, says, whole
 from servers.podium_server import serving
 
-from podium import ChatPlanner, Conductor
+from podium import ChatPlanner, ChatWorker, Conductor, Endpoint, Plan, Result, Retry, ScriptedWorker, Step
 from podium.a2a import RemoteAgent
 from podium.config import load_config
 from podium.errors import PlannerError
-from podium.execution import Retry
 from podium.mcp import McpServer, StreamableHttp
 from podium.planners import FixedPlanner
-from podium.types import Plan, Result, Step
-from podium.workers import ChatWorker, Endpoint, ScriptedWorker, Worker
+from podium.workers import Worker
 
 pytestmark = pytest.mark.anyio
 
+ONCE = Retry(attempts=1)
 ASKED = "Why is the sky blue?"
 PLAN = (
     '{"worker": 0, "subtask": "Collect facts.", "access": []}\n'
@@ -30,6 +30,7 @@ PLAN = (
     '{"worker": 1, "subtask": "Write the answer.", "access": [0, 1]}\n'
 )
 NEWS = "the archive is closed today"
+NOT_OK: list[Any] = [{"status": each} for each in ("partial", "failed", "PARTIAL", 7)]
 
 
 def replies(end: str) -> Callable[[Call], Reply]:
@@ -63,7 +64,6 @@ class Inner:
         self.endpoint = Endpoint(f"{self.root}/v1", api_key="no-key")
 
     def mcp(self) -> str:
-        """Start `podium serve --mcp`, and return its URL."""
         return self._stack.enter_context(serving_mcp(load_config(self._config).conductor()))
 
 
@@ -74,38 +74,32 @@ def inner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def _of(worker: Worker) -> Conductor:
-    return Conductor.of(worker, retry=Retry(attempts=1))
+    return Conductor.of(worker, retry=ONCE)
 
 
 async def hosted_chat(inner: Inner) -> Worker:
-    """Return the conductor of the server, over chat completions."""
     return _of(ChatWorker("podium", endpoint=inner.endpoint))
 
 
 async def hosted_responses(inner: Inner) -> Worker:
-    """Return the conductor of the server, over the Responses API."""
     return _of(ChatWorker("podium", endpoint=inner.endpoint, api="responses"))
 
 
 async def chat_worker(inner: Inner) -> Worker:
-    """Return a model of the server."""
     return ChatWorker("podium", endpoint=inner.endpoint)
 
 
 async def mcp_gateway(inner: Inner) -> Worker:
-    """Return the tool `ask` of the server."""
     (ask,) = await McpServer("inner", StreamableHttp(f"{inner.root}/mcp")).workers(tools=["ask"])
     return ask
 
 
 async def podium_mcp(inner: Inner) -> Worker:
-    """Return the tool `ask` of `podium serve --mcp`."""
     (ask,) = await McpServer("inner", StreamableHttp(inner.mcp())).workers(tools=["ask"])
     return ask
 
 
 async def a2a(inner: Inner) -> Worker:
-    """Return the agent of a model of the server."""
     return await RemoteAgent(f"{inner.root}/a2a/podium").worker()
 
 
@@ -113,13 +107,7 @@ WIRES = (hosted_chat, hosted_responses, chat_worker, mcp_gateway, podium_mcp, a2
 Wire = Callable[[Inner], Awaitable[Worker]]
 
 
-async def ask(
-    asked: Worker,
-    *,
-    stream: bool,
-    retry: Retry = Retry(attempts=1),  # noqa: B008 - frozen
-) -> Result:
-    """Return the result of the outer run."""
+async def ask(asked: Worker, *, stream: bool, retry: Retry = ONCE) -> Result:
     outer = asked
     if not isinstance(asked, Conductor):
         subtask = json.dumps({"question": ASKED})
@@ -138,7 +126,7 @@ async def ask(
 async def test_the_end_of_the_inner_run_is_the_end_of_the_outer(wire: Wire, inner: Inner) -> None:
     """Streamed and whole. Only an inner run that is `ok` makes an outer run that is `ok`."""
     asked, end, before = await wire(inner), inner.end, len(inner.upstream.calls)
-    retry = Retry() if end == "waiting" else Retry(attempts=1)
+    retry = Retry() if end == "waiting" else ONCE
     results = [await ask(asked, stream=stream, retry=retry) for stream in (False, True)]
     if end == "waiting":
         assert len(inner.upstream.calls) == before + 2, "a retry would leave another run that waits"
@@ -146,39 +134,27 @@ async def test_the_end_of_the_inner_run_is_the_end_of_the_outer(wire: Wire, inne
         assert result.status == {"ok": "ok", "partial": "partial"}.get(end, "failed")
         assert result.answer.startswith("the answer" if end in ("ok", "partial") else "")
         told = "" if result.problem is None else result.problem.message
-        assert (NEWS in told) == (end in ("partial", "failed"))
-        assert ("approv" in told) == (end == "waiting")
+        assert (NEWS in told, "approv" in told) == (end in ("partial", "failed"), end == "waiting")
         if end == "ok":
             assert (result.answer, result.problem) == ("the answer", None)
         if end == "partial" and result.outcomes:
             (outcome,) = result.outcomes
-            assert outcome.status == "ok"
-            assert outcome.problem is not None
-            assert outcome.problem.code == "partial"
+            assert (outcome.status, outcome.problem.code) == ("ok", "partial")
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_status_that_is_not_ok_is_never_ok(*, stream: bool) -> None:
-    """Also one that this version does not know, and one without a problem that can be read."""
-    for status, problem in (
-        ("partial", None),
-        ("partial", "x"),
-        ("failed", None),
-        ("PARTIAL", None),
-        (7, None),
-    ):
-        said = {"status": status} | ({} if problem is None else {"problem": problem})
-        async with ChatServer(lambda call, said=said: with_podium(call, said)) as server:
-            result = await ask(ChatWorker("a", endpoint=Endpoint(server.url)), stream=stream)
-        assert (result.status, result.answer) == ("partial", "fine")
+NOT_OK += [{"status": "partial", "problem": "x"}]
+FOREIGN = ["yes", [], {"status": None}, {"status": "ok", "problem": 1}]
 
 
-@pytest.mark.parametrize("said", ["yes", [], {"status": None}, {"status": "ok", "problem": 1}])
-async def test_another_server_changes_nothing(said: object) -> None:
+@pytest.mark.parametrize(
+    ("said", "is_ok"), [(each, False) for each in NOT_OK] + [(each, True) for each in FOREIGN]
+)
+async def test_a_status_that_is_not_ok_is_never_ok(said: Any, *, is_ok: bool) -> None:
+    """Also one that this version does not know; what another server says changes nothing."""
     async with ChatServer(lambda call: with_podium(call, said)) as server:
         worker = ChatWorker("a", endpoint=Endpoint(server.url))
-        results = [await ask(worker, stream=False), await ask(_of(worker), stream=True)]
-    assert [(result.status, result.answer) for result in results] == [("ok", "fine")] * 2
+        results = [await ask(one, stream=stream) for one in (worker, _of(worker)) for stream in (False, True)]
+    assert {(result.status, result.answer) for result in results} == {("ok" if is_ok else "partial", "fine")}
 
 
 async def test_the_text_of_a_planner_that_is_incomplete_is_no_plan() -> None:

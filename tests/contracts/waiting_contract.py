@@ -11,12 +11,11 @@ from typing import Any, Final, Literal
 import anyio
 import pytest
 
-from podium import Card, Conductor, FunctionWorker, Retry, ScriptedWorker
+from podium import Card, Conductor, FunctionWorker, Plan, Retry, ScriptedWorker, Step
 from podium.errors import RunFailed, RunWaiting
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.types import Plan, Step
 
 ANSWER: Final = "Forty-two."
 QUESTION: Final = "What is six times seven?"
@@ -33,12 +32,8 @@ async def check_waiting(ask: Ask, *, is_named: bool = False) -> None:
     """
     worker = ScriptedWorker("one", ANSWER)
     async with MemoryJournal() as journal:
-        conductor = Conductor(
-            FixedPlanner(Plan((Step(0, "Say it."),))),
-            [worker],
-            policy=Policy(approve="later"),
-            journal=journal,
-        )
+        planner, later = FixedPlanner(Plan((Step(0, "Say it."),))), Policy(approve="later")
+        conductor = Conductor(planner, [worker], policy=later, journal=journal)
         waiting = [await _waiting(ask, conductor) for _ in range(3)]
         assert {row.run_id for row in await journal.runs()} == set(waiting)
         assert len(set(waiting)) == (1 if is_named else 3)
@@ -56,12 +51,10 @@ async def _waiting(ask: Ask, conductor: Conductor) -> str:
     with pytest.raises(RunWaiting) as raised:
         await ask(conductor)
     assert not isinstance(raised.value, RunFailed)
-    assert raised.value.code == "waiting"
-    assert raised.value.result.status == "waiting"
+    assert (raised.value.code, raised.value.result.status) == ("waiting", "waiting")
     run_id: str = raised.value.result.run_id
     told = str(raised.value)
-    assert f"run {run_id}" in told
-    assert f"`podium decide {run_id} approve`" in told
+    assert all(text in told for text in (f"run {run_id}", f"`podium decide {run_id} approve`"))
     assert "`Conductor.decide`" in told
     return run_id
 
@@ -105,6 +98,5 @@ async def check_continued(ask: Ask, how: Literal["failed", "cancelled"]) -> None
                 task.cancel()
         with pytest.raises(RunFailed if how == "failed" else asyncio.CancelledError):
             await task
-        assert await ask(conductor) == ANSWER
-        assert (len(refunds), len(writes)) == (1, 2)
+        assert (await ask(conductor), len(refunds), len(writes)) == (ANSWER, 1, 2)
         assert [row.state for row in await journal.runs()] == ["ok"]

@@ -18,23 +18,21 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from podium.types import Completion, Message
+from podium import Message
+from podium.types import Completion
 from podium.workers import Request, Worker, complete
 
 
 def question(text: str, *, stream: bool = False) -> Request:
-    """Return a request that asks `text`."""
     return Request(messages=(Message("user", text),), stream=stream)
 
 
 async def collect(worker: Worker, request: Request) -> list[str | Completion]:
-    """Return all pieces and the completion of a call."""
     async with aclosing(worker.call(request)) as pieces:
         return [piece async for piece in pieces]
 
 
 async def until_settled(tasks: set[asyncio.Task[object]]) -> None:
-    """Wait until only `tasks` are running."""
     with anyio.fail_after(5):
         while asyncio.all_tasks() - tasks:  # noqa: ASYNC110  (there is no event for the end of these tasks)
             await anyio.sleep(0.001)
@@ -42,8 +40,6 @@ async def until_settled(tasks: set[asyncio.Task[object]]) -> None:
 
 @pytest.mark.anyio
 class WorkerContract:
-    """The checks."""
-
     questions: Sequence[str] = ("red", "blue", *(f"colour{n}" for n in range(10, 20)))
     """Texts that the worker can answer, none of which contains another."""
     begins_within: float = 0.05

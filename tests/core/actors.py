@@ -7,27 +7,18 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
+from podium import Card, ChatPlanner, Plan, Result, ScriptedWorker, Step
+from podium.errors import WorkerBroken
 from podium.hosts import ToolWorker
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText
-from podium.types import (
-    Completion,
-    Event,
-    Outcome,
-    Plan,
-    Problem,
-    Proposal,
-    Result,
-    Step,
-    StepDelta,
-    StepEnded,
-    StepStarted,
-)
+from podium.planners import Planner, PlanRequest, PlanText
+from podium.types import Completion, Event, Outcome, Problem, Proposal, StepDelta, StepEnded, StepStarted
 from podium.usage import Usage
-from podium.workers import FREE, Card, Request, ScriptedWorker, Worker
+from podium.workers import FREE, Request, Worker
 from podium.workers.simple import Reply
 
 Act = Callable[[Request], AsyncGenerator[str | Completion, None]]
+Row = tuple[int, str, tuple[int, ...]]
 
 
 class Actor(Worker):
@@ -44,7 +35,6 @@ class Actor(Worker):
         """Calls that saw a cancel."""
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Act."""
         self.requests.append(request)
         self.running += 1
         self.peak = max(self.peak, self.running)
@@ -96,6 +86,21 @@ def yielding(*pieces: Any) -> Callable[[Any], AsyncGenerator[Any, None]]:
     return act
 
 
+def breaking_off(first: str, second: str) -> Actor:
+    """Return a writer that breaks off in its first text, and then writes its second text."""
+    texts = [first, second]
+
+    async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
+        text = texts.pop(0)
+        yield text[:3]
+        if texts:
+            raise WorkerBroken("cut", maybe_paid=True)
+        yield text[3:]
+        yield Completion(text)
+
+    return Actor("writer", act)
+
+
 async def never(request: Request) -> AsyncGenerator[str | Completion, None]:
     """Act by waiting for something that does not come."""
     await anyio.sleep_forever()
@@ -123,7 +128,6 @@ class Shop:
 
     @property
     def worker(self) -> ToolWorker:
-        """The tool as a worker."""
         schema = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
         return ToolWorker(schema, self._refund, card=Card(name=self._name, price=FREE))
 
@@ -137,20 +141,28 @@ class PlanningActor(Planner):
         self._act = act
 
     def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Act."""
         return self._act(request)
 
 
-Row = tuple[int, str, tuple[int, ...]]
+def slowly(*texts: str) -> PlanningActor:
+    """Return a planner that writes a line a second; the texts in turn, then the last again."""
+    left = list(texts)
+
+    async def write(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        text = left.pop(0) if len(left) > 1 else left[0]
+        for line in text.splitlines(keepends=True):
+            await anyio.sleep(1.0)
+            yield line
+        yield PlanText(text=text)
+
+    return PlanningActor(write)
 
 
 def plan_of(*steps: Row) -> Plan:
-    """Return the plan of these steps."""
     return Plan(tuple(Step(*step) for step in steps))
 
 
 def rows(*steps: Row) -> str:
-    """Write the plan of these steps as rows."""
     return write_plan(plan_of(*steps), "rows")
 
 
@@ -168,12 +180,10 @@ def boss(*replies: Reply, latency: float = 0.0, piece: int | None = None, **opti
 def told(planner: ChatPlanner, call: int = -1) -> str:
     """Return all the text that a boss was sent in one of its calls."""
     worker = planner.worker
-    assert isinstance(worker, ScriptedWorker)
     return "\n".join(message.text for message in worker.requests[call].messages)
 
 
 def problem_of(ended: Result | Outcome | Proposal) -> Problem:
-    """Return what was wrong."""
     assert ended.problem is not None
     return ended.problem
 

@@ -1,24 +1,23 @@
 """Workers that call the caller's tools, and a caller that executes the calls and sends the results."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from core.execution.flows import asked_of, saw_of
 
-from podium import Conductor, ScriptedWorker
+from podium import Card, Conductor, Message, ScriptedWorker
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, tool_call
 from podium.run import RunOptions
-from podium.types import Completion, Message, Part, Tools
-from podium.workers import FREE, Card, Request
+from podium.types import Completion, Part, Tools
+from podium.workers import FREE, Request
 
 ASK = (Message("user", "Mend it."),)
 
 
 def tool(name: str) -> Part:
-    """Return a tool without parameters."""
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
 
 
@@ -28,9 +27,8 @@ TOOLS = Tools((tool("look"), tool("edit")))
 
 def called(request: Request) -> list[str]:
     """Return the arguments of the calls that a worker is shown, each with its result."""
-    names = {
-        call["id"]: call["function"]["arguments"] for each in request.messages for call in each.tool_calls
-    }
+    calls = [call for each in request.messages for call in each.tool_calls]
+    names = {call["id"]: call["function"]["arguments"] for call in calls}
     shown = [each for each in request.messages if each.role == "tool"]
     return [f"{names[str(each.tool_call_id)]} -> {each.text}" for each in shown]
 
@@ -46,9 +44,7 @@ class Maker(ScriptedWorker):
 
     takes_tools = True
 
-    def __init__(
-        self, name: str | Card, calls: Mapping[str, Sequence[int]], answers: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, name: str | Card, calls: Mapping[str, Any], answers: Any = None) -> None:
         ids = count(1)
         card = name if isinstance(name, Card) else Card(name=name, price=FREE)
 
@@ -106,7 +102,6 @@ class Caller:
         return answer
 
     async def run(self) -> ChatAnswer:
-        """Return the answer."""
         for _ in range(MOST_TURNS):
             if not (answer := await self.turn()).tool_calls:
                 return answer

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from podium.types import Plan, Step
+from podium import Plan, Step
 
 
 @st.composite

@@ -1,42 +1,50 @@
 """A conductor's face: what it takes and returns, and a conductor of one worker, such as a hosted one."""
 
-from collections.abc import AsyncGenerator
 from typing import Any, Self
 
 import pytest
 from core.actors import boss, plan_of, rows
 from servers.chat_server import Call, ChatServer, Reply, events, says, whole
 
-from podium import ChatWorker, Conductor, Endpoint, FunctionWorker, Limits
+from podium import (
+    Card,
+    ChatPlanner,
+    ChatWorker,
+    Conductor,
+    Endpoint,
+    FunctionWorker,
+    Limits,
+    Message,
+    Plan,
+    Price,
+    Retry,
+    Sampling,
+    ScriptedWorker,
+    Step,
+)
 from podium.errors import LimitExceeded, PlanInvalid, PlannerError, QueryError
-from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.planners import ChatPlanner
 from podium.policy import Policy, Rule
-from podium.types import AnswerDelta, Completion, Message, Plan, Sampling, Step
+from podium.types import AnswerDelta, Completion
 from podium.usage import Usage
-from podium.workers import FREE, Card, Price, Request, ScriptedWorker, Worker
+from podium.workers import FREE, Worker
 
 pytestmark = pytest.mark.anyio
 
 GOOD = rows((0, "find", ()), (1, "tell", (0,)))
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "high"}}
 ASKED = [{"role": "user", "content": [{"type": "text", "text": "What is on it?"}, IMAGE]}]
+KEY = "fish_" + "0123456789abcdef" * 4
+READ = {"cached_tokens": 0, "orchestration_input_tokens": 30, "orchestration_input_cached_tokens": 3}
+USAGE = {"input_tokens": 20, "output_tokens": 7, "total_tokens": 63, "input_tokens_details": READ}
 
 
 def _pool() -> list[ScriptedWorker]:
     return [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
 
 
-async def test_a_question_becomes_an_answer() -> None:
-    result = await Conductor(boss(GOOD), _pool()).run("What?")
-    assert (result.answer, result.status, result.problem) == ("B", "ok", None)
-    assert result.workers == ("a", "b")
-
-
 async def test_a_plan_is_run_as_it_is() -> None:
-    planner = boss(GOOD)
-    result = await Conductor(planner, _pool()).run(plan_of((1, "go", ())))
+    result = await Conductor(boss(GOOD), _pool()).run(plan_of((1, "go", ())))
     assert result.answer == "B"
     assert not result.proposals
     assert "given by the user" in result.explain()
@@ -47,7 +55,7 @@ async def test_a_plan_is_run_as_it_is() -> None:
     [
         (Plan(()), "nothing_to_keep"),
         (plan_of((2, "go", ())), "unknown_worker"),
-        (plan_of(*((0, str(i), ()) for i in range(33))), "too_many_steps"),
+        (plan_of(*[(0, "go", ())] * 33), "too_many_steps"),
     ],
 )
 async def test_a_plan_that_does_not_fit_is_refused_before_anything_runs(plan: Plan, code: str) -> None:
@@ -58,12 +66,8 @@ async def test_a_plan_that_does_not_fit_is_refused_before_anything_runs(plan: Pl
     assert not pool[0].requests
 
 
-TALK = [
-    Message("system", "Be brief."),
-    Message("user", "Who are you?"),
-    Message("assistant", "A bot."),
-    Message("user", "Why is the sky blue?"),
-]
+SAID = {"system": "Be brief.", "user": "Who are you?", "assistant": "A bot."}
+TALK = [*(Message(role, text) for role, text in SAID.items()), Message("user", "Why is the sky blue?")]
 MEMORIES: list[tuple[Any, list[int], str]] = [
     ("all", [0, 1, 2, 3], ""),
     ("question", [3], "not shown the whole conversation"),
@@ -74,16 +78,11 @@ MEMORIES: list[tuple[Any, list[int], str]] = [
 
 
 @pytest.mark.parametrize(("memory", "seen", "told"), MEMORIES)
-async def test_a_worker_is_shown_what_its_card_says_of_the_conversation(
-    memory: Any, seen: list[int], told: str
-) -> None:
+async def test_a_worker_is_shown_what_its_card_says(memory: Any, seen: list[int], told: str) -> None:
     worker, model = ScriptedWorker(Card(name="w", memory=memory), "done"), ScriptedWorker("boss", GOOD)
-    forgetful = [worker, ScriptedWorker("other", "done")]
-    result = await Conductor(ChatPlanner(model), forgetful).run(TALK)
+    result = await Conductor(ChatPlanner(model), [worker, ScriptedWorker("other", "done")]).run(TALK)
     assert result.status == "ok"
-    shown = worker.requests[0].step_input
-    assert shown is not None
-    assert shown.query == tuple(TALK[number] for number in seen)
+    assert worker.requests[0].step_input.query == tuple(TALK[number] for number in seen)
     prompt = "".join(message.text for message in model.requests[0].messages)
     assert all(message.text in prompt for message in TALK)
     assert told in prompt
@@ -109,8 +108,7 @@ async def test_images_of_tools_and_assistants(at: str) -> None:
         pool = [ScriptedWorker(card, "a cat"), ScriptedWorker("blind", "a guess")]
         await Conductor(boss(rows((number, "look", ()))), pool).run(asked)
         shown = [part for said in pool[number].requests[0].messages for part in said.content]
-        assert (IMAGE in shown) == (number == 0)
-        assert ("attachment(s)" in "".join(map(str, shown))) == (number == 1)
+        assert (IMAGE in shown, "attachment(s)" in "".join(map(str, shown))) == (number == 0, number == 1)
 
 
 @pytest.mark.parametrize("at", ["earlier tool", "denied", "hidden", "nested", "plan"])
@@ -134,13 +132,9 @@ async def test_an_image_that_no_worker_can_see_is_refused(at: str) -> None:
     assert not blind.requests
 
 
-class _Opened(Worker):
-    """Counts how often it is open."""
-
-    def __init__(self) -> None:
-        self.card = Card(name="opened")
-        self.open = 0
-        self.most = 0
+class _Opened(ScriptedWorker):
+    open = most = 0
+    """How often it is open, and was at most."""
 
     async def __aenter__(self) -> Self:
         self.open += 1
@@ -150,19 +144,14 @@ class _Opened(Worker):
     async def __aexit__(self, *error: object) -> None:
         self.open -= 1
 
-    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        assert self.open
-        yield Completion("A")
-
 
 async def test_workers_are_open_while_they_are_needed() -> None:
-    worker = _Opened()
+    worker = _Opened("opened", lambda _: "A" if worker.open else "closed")
     with pytest.raises(PlannerError):
         await Conductor(boss("no plan"), [worker]).run("What?")
     assert (worker.open, worker.most) == (0, 1)
     async with Conductor(boss(rows((0, "go", ()))), [worker]) as conductor:
-        assert (await conductor.run("What?")).answer == "A"
-        assert worker.open == 1
+        assert ((await conductor.run("What?")).answer, worker.open) == ("A", 1)
     assert worker.open == 0
 
 
@@ -170,15 +159,12 @@ async def test_costs_are_told_by_worker_and_in_total() -> None:
     """A card's price makes the cost of a call; a worker may state it; an unknown cost is never 0."""
     priced = Card(name="priced", price=Price(input=10.0, output=30.0, cached_input=1.0))
     usage = Usage(input_tokens=1000, output_tokens=100, cached_tokens=400)
-    pool = [
-        ScriptedWorker(priced, Completion("A", usage=usage)),
-        ScriptedWorker(Card(name="knows"), Completion("B", usage=usage, cost=0.5)),
-    ]
+    pool = [ScriptedWorker(priced, Completion("A", usage=usage))]
+    pool += [ScriptedWorker(Card(name="knows"), Completion("B", usage=usage, cost=0.5))]
     result = await Conductor(boss(""), pool).run(plan_of((0, "x", ()), (1, "y", (0,))))
     expected = (600 * 10 + 400 * 1 + 100 * 30) / 1e6
     assert result.cost_by_worker == {"priced": pytest.approx(expected), "knows": 0.5}
-    assert result.cost == pytest.approx(expected + 0.5)
-    assert result.usage.total_tokens == 2200
+    assert (result.cost, result.usage.total_tokens) == (pytest.approx(expected + 0.5), 2200)
     assert not result.usage.estimated
     pool.append(ScriptedWorker(Card(name="unknown"), "C"))
     result = await Conductor(boss(""), pool).run(plan_of((0, "x", ()), (2, "y", (0,))))
@@ -186,18 +172,7 @@ async def test_costs_are_told_by_worker_and_in_total() -> None:
     assert "cost unknown" in result.explain()
 
 
-KEY = "fish_" + "0123456789abcdef" * 4
-USAGE = {
-    "input_tokens": 20,
-    "output_tokens": 7,
-    "total_tokens": 63,
-    "input_tokens_details": {
-        "cached_tokens": 0,
-        "orchestration_input_tokens": 30,
-        "orchestration_input_cached_tokens": 3,
-    },
-    "output_tokens_details": {"orchestration_output_tokens": 6},
-}
+USAGE |= {"output_tokens_details": {"orchestration_output_tokens": 6}}
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
@@ -229,9 +204,7 @@ def reply(call: Call, text: str = "for|ty-two", **more: Any) -> Reply:
     return events({"type": "response.created"}, *deltas, {"type": kind, "response": body}, done=False)
 
 
-def hosted(
-    server: ChatServer, api: Any = "responses", sampling: Sampling | None = None, **more: Any
-) -> Conductor:
+def hosted(server: ChatServer, api: Any = "responses", sampling: Any = None, **more: Any) -> Conductor:
     """Return a conductor of the model that `server` serves."""
     card = Card(name="fugu", price=Price(input=5, output=30), parts=frozenset({"image_url"}))
     endpoint = Endpoint(server.url, api_key=KEY)
@@ -247,8 +220,7 @@ async def test_an_answer_streams_and_its_tokens_are_whole() -> None:
         (call,) = server.calls
     assert [event.text for event in seen if isinstance(event, AnswerDelta)] == ["for", "ty-two"]
     result = seen[-1].result  # type: ignore[union-attr]  # the last event is the end
-    assert (result.answer, result.status) == ("forty-two", "ok")
-    assert result.usage.total_tokens == 63
+    assert (result.answer, result.status, result.usage.total_tokens) == ("forty-two", "ok", 63)
     assert result.usage.orchestration_cached_tokens == 3
     assert result.cost == pytest.approx((50 * 5 + 13 * 30) / 1e6)
     assert call.path.endswith("/responses")
@@ -270,21 +242,13 @@ async def test_a_conversation_reaches_the_model_unchanged() -> None:
             await hosted(server, api).run(CONVERSATION, tools=[WEATHER])
             await hosted(server, api).run("Why?")
         chat, question, responses, item = (call.body for call in server.calls)
-    assert chat["messages"] == CONVERSATION
-    assert question["messages"] == [{"role": "user", "content": "Why?"}]
+    assert (chat["messages"], question["messages"]) == (CONVERSATION, [{"role": "user", "content": "Why?"}])
     assert item["input"] == [{"role": "user", "content": "Why?"}]
-    assert responses["input"] == [
-        *CONVERSATION[:3],
-        {
-            "role": "user",
-            "content": [
-                {"type": "input_text", "text": "And this?"},
-                {"type": "input_image", "image_url": "data:image/png;base64,AA=="},
-            ],
-        },
-        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c1", "output": "rain"},
-    ]
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+    asked = {"role": "user", "content": [{"type": "input_text", "text": "And this?"}, image]}
+    called = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "rain"}
+    assert responses["input"] == [*CONVERSATION[:3], asked, called, result]
 
 
 async def test_its_runs_are_recorded_and_limited() -> None:
@@ -293,11 +257,9 @@ async def test_its_runs_are_recorded_and_limited() -> None:
     async with ChatServer(reply) as server:
         conductor = hosted(server, name="hosted", journal=journal)
         first = await conductor.run("hello", run_id="r")
-        assert (await conductor.resume("r")).answer == first.answer
-        assert conductor.card.name == "hosted"
+        assert ((await conductor.resume("r")).answer, conductor.card.name) == (first.answer, "hosted")
         assert len(server.calls) == 1
         costly = await hosted(server, limits=Limits(cost=1e-9)).run("hello")
-        assert costly.problem is not None
         assert costly.problem.code == LimitExceeded.code
         with pytest.raises(PlannerError, match="allows no worker"):
             await hosted(server, policy=rules).run("hello", labels=["secret"])

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 import pytest
 from core.actors import plan_of
 
-from podium import Conductor, Limits, ScriptedWorker
+from podium import ChatPlanner, Conductor, Limits, Plan, Result, ScriptedWorker, Step
 from podium.errors import ConfigError, PlanInvalid
 from podium.journal import MemoryCache, MemoryJournal
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner
 from podium.replay import diff, replay
-from podium.types import Event, Plan, Result, Step, StepEnded, StepStarted
+from podium.types import Event, StepEnded, StepStarted
 
 pytestmark = pytest.mark.anyio
 
@@ -46,8 +45,7 @@ async def test_replay_calls_nobody() -> None:
     before = stage.calls
     seen: list[Event] = []
     again = await replay(stage.conductor, await stage.recorded(first), on_event=seen.append)
-    assert stage.calls == before
-    assert (again.answer, again.status, again.plans) == (first.answer, "ok", first.plans)
+    assert (stage.calls, again.answer, again.status, again.plans) == (before, first.answer, "ok", first.plans)
     assert (again.cost, again.usage.total_tokens) == (0.0, 0)
     assert again.run_id != first.run_id
     assert all(outcome.reused for outcome in again.outcomes)
@@ -65,8 +63,7 @@ async def test_one_changed_step_calls_what_is_given_something_else(step: int, ca
     stage = Stage()
     first = await stage.conductor.run("What is it?")
     steps = list(PLAN.steps)
-    words = steps[step].subtask.split()[0]
-    steps[step] = Step(steps[step].worker, words, steps[step].access)
+    steps[step] = Step(steps[step].worker, steps[step].subtask.split()[0], steps[step].access)
     seen: list[Event] = []
     changed = Plan(tuple(steps))
     again = await replay(stage.conductor, await stage.recorded(first), plan=changed, on_event=seen.append)
@@ -78,9 +75,8 @@ async def test_one_changed_step_calls_what_is_given_something_else(step: int, ca
 async def test_a_run_is_repeated_from_a_step() -> None:
     """The step and all that depends on it is called again, though nothing changed and a cache knows it."""
     stage = Stage()
-    stage.conductor = Conductor(
-        ChatPlanner(stage.boss), [stage.alpha, stage.bravo], journal=stage.journal, cache=MemoryCache()
-    )
+    workers = [stage.alpha, stage.bravo]
+    stage.conductor = Conductor(ChatPlanner(stage.boss), workers, journal=stage.journal, cache=MemoryCache())
     first = await stage.conductor.run("What is it?")
     seen: list[Event] = []
     again = await replay(stage.conductor, await stage.recorded(first), again=(1, 1), on_event=seen.append)
@@ -99,8 +95,7 @@ async def test_all_rounds_are_replayed() -> None:
     assert len(first.rounds) == 2
     before = stage.calls
     again = await replay(stage.conductor, await stage.recorded(first))
-    assert stage.calls == before
-    assert (again.answer, again.plans) == (first.answer, first.plans)
+    assert (stage.calls, again.answer, again.plans) == (before, first.answer, first.plans)
     plans.append(write_plan(plan_of((1, "best", ())), "rows"))
     other = await replay(stage.conductor, await stage.recorded(first), again=(1, 0))
     assert [called - known for called, known in zip(stage.calls, before, strict=True)] == [1, 1, 1]
@@ -109,8 +104,7 @@ async def test_all_rounds_are_replayed() -> None:
 
 async def test_what_cannot_be_replayed() -> None:
     stage = Stage()
-    first = await stage.conductor.run("What is it?")
-    events = await stage.recorded(first)
+    events = await stage.recorded(await stage.conductor.run("What is it?"))
     with pytest.raises(PlanInvalid):
         await replay(stage.conductor, events, plan=plan_of((7, "find out", ())))
     with pytest.raises(PlanInvalid, match="no plan"):

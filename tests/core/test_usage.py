@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podium.types import Message
+from podium import Message
 from podium.types.messages import estimate_usage
 from podium.usage import estimate_tokens
 

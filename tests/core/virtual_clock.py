@@ -46,7 +46,6 @@ class VirtualClock(asyncio.SelectorEventLoop):
         super().__init__(_JumpingSelector(self))
 
     def time(self) -> float:
-        """Return the clock, in seconds."""
         return self.clock
 
 

@@ -23,12 +23,11 @@ import podium.journal.sql.commits
 import podium.journal.sql.postgres
 import podium.journal.sql.sqlite
 import podium.workers.openai.http  # noqa: F401
-from podium.conductor import Conductor
+from podium import Card, ChatWorker, Conductor, Endpoint, Retry
 from podium.errors import PodiumError
-from podium.execution import Retry
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
-from podium.workers import FREE, Card, ChatWorker, Endpoint
+from podium.workers import FREE
 
 APART_SECONDS = 0.02
 """From one run's beginning to the next one's."""
@@ -60,12 +59,10 @@ class Task:
 
     @classmethod
     def of(cls, line: str) -> "Task":
-        """Read a task."""
         told = json.loads(line)
         return cls(**{**told, "runs": tuple(told["runs"])})
 
     def to_json(self) -> str:
-        """Write the task."""
         return json.dumps(asdict(self))
 
 

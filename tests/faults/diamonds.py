@@ -10,7 +10,7 @@ from random import Random
 
 from servers.chat_server import Call, ChatServer, Reply, says
 
-from podium.types import Plan, Step
+from podium import Plan, Step
 
 PARTS = {"A": (40, ""), "B": (20, "A"), "C": (80, "A"), "D": (40, "BC")}
 """Of each step, how long its worker takes in milliseconds, and which steps it is shown."""

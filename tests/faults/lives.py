@@ -26,8 +26,6 @@ _SECONDS = 60.0
 
 
 class Nursery:
-    """Starts processes for tasks."""
-
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
@@ -37,7 +35,6 @@ class Nursery:
         listener = (await anyio.create_tcp_listener(local_host="127.0.0.1")).listeners[0]
         async with listener:
             port = listener.extra_attributes[SocketAttribute.local_port]()
-            assert self._process.stdin is not None
             self._process.stdin.write(replace(task, port=port).to_json() + "\n")
             self._process.stdin.flush()
             with anyio.fail_after(_SECONDS):
@@ -86,7 +83,6 @@ class Life:
         return self.heard[-1]
 
     async def end(self) -> None:
-        """Wait for its end."""
         while not self.is_over:
             await self.hear()
 
@@ -108,12 +104,10 @@ class Life:
 
     @property
     def answers(self) -> dict[str, str]:
-        """Answers of the runs that ended well."""
         return {said["run"]: said["answer"] for said in self.heard if said.get("status") == "ok"}
 
     @property
     def errors(self) -> dict[str, str]:
-        """Codes of the errors that runs ended with."""
         return {said["run"]: said["error"] for said in self.heard if "error" in said}
 
 

@@ -12,11 +12,8 @@ from core.actors import plan_of
 from faults.leftovers import until
 from servers.chat_server import STALL, Call, ChatServer, Part, Reply, chunk, events, says
 
-from podium.budget import Limits
-from podium.conductor import Conductor
-from podium.execution import Retry
+from podium import ChatWorker, Conductor, Endpoint, Limits, Retry
 from podium.planners import FixedPlanner
-from podium.workers import ChatWorker, Endpoint
 
 pytestmark = pytest.mark.anyio
 

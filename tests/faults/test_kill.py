@@ -19,10 +19,10 @@ from faults.leftovers import until
 from faults.lives import Nursery, recorded
 from servers.chat_server import ChatServer
 
-from podium.conductor import Conductor
+from podium import Card, ChatWorker, Conductor, Endpoint
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
-from podium.workers import FREE, Card, ChatWorker, Endpoint
+from podium.workers import FREE
 
 SOAK = int(os.environ.get("SOAK", "1"))
 """How many times as many processes are killed: `make soak` sets it."""
@@ -50,9 +50,8 @@ class Account:
 
     def delivered(self) -> set[Part]:
         """Return the steps whose whole answer went out since the last kill."""
-        return set(delivered(self.server.calls[self.seen :])) & {
-            (run, part) for run in self.runs for part in PARTS
-        }
+        own = {(run, part) for run in self.runs for part in PARTS}
+        return set(delivered(self.server.calls[self.seen :])) & own
 
     async def close(self, *, killed: bool, before: set[Part] | None = None) -> None:
         """Take stock after a process has ended.
@@ -93,8 +92,7 @@ async def test_kills_at_random_moments(place: str, nursery: Nursery) -> None:
                 await life.end()
             answers |= life.answers
             await account.close(killed=life.was_killed, before=before)
-    assert account.paid_twice == []
-    assert answers == {run_id: answer_of(run_id) for run_id in account.runs}
+    assert (account.paid_twice, answers) == ([], {run_id: answer_of(run_id) for run_id in account.runs})
     assert account.safe == {(run_id, part) for run_id in account.runs for part in PARTS}
     # how many can be in the window here is a matter of time: of how long a commit takes
     print(f"kills {len(account.windows)}, in the commit window {account.windows}")  # noqa: T201
@@ -104,10 +102,8 @@ async def test_kills_at_random_moments(place: str, nursery: Nursery) -> None:
 async def test_kills_at_every_commit(place: str, nursery: Nursery, crash: Literal["before", "after"]) -> None:
     """Killed on either side of each commit, a run goes on and pays again for calls in flight at most."""
     async with serve() as server:
-        pool = [
-            ChatWorker(part, endpoint=Endpoint(server.url), card=Card(name=part, price=FREE))
-            for part in PARTS
-        ]
+        endpoint = Endpoint(server.url)
+        pool = [ChatWorker(part, endpoint=endpoint, card=Card(name=part, price=FREE)) for part in PARTS]
         for number in range(1, 100):
             run_id = f"run-{number}"
             account = Account(server, place, [run_id], seen=len(server.calls))
@@ -119,8 +115,7 @@ async def test_kills_at_every_commit(place: str, nursery: Nursery, crash: Litera
             async with Conductor(FixedPlanner(plan_of(run_id)), pool, journal=journal) as conductor:
                 result = await conductor.run(plan_of(run_id), run_id=run_id)
             await account.close(killed=False)
-            assert account.paid_twice == []
-            assert result.answer == answer_of(run_id)
+            assert (account.paid_twice, result.answer) == ([], answer_of(run_id))
             assert account.safe == {(run_id, part) for part in PARTS}
             assert sum(account.windows) <= 2  # one for each call in flight: B and C run side by side
             if not life.was_killed:

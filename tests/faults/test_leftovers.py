@@ -13,10 +13,9 @@ from core.actors import plan_of
 from faults.leftovers import open_files, resident_mib, until
 from servers.chat_server import ChatServer, says
 
-from podium.conductor import Conductor
+from podium import ChatWorker, Conductor, Endpoint
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
-from podium.workers import ChatWorker, Endpoint
 
 SOAK = int(os.environ.get("SOAK", "1"))
 """How many times as many runs are made: `make soak` sets it."""
@@ -75,8 +74,7 @@ async def test_ten_thousand_recorded_runs_over_sockets_leave_nothing(tmp_path: P
             assert left > RUNS * 0.4
             assert server.open_connections <= 2 * IN_FLIGHT
             assert resident_mib() - memory < MEMORY_MIB
-            states = {row.state for row in await journal.runs(limit=None)}
-            assert states == {"ok", "stopped"}
+            assert {row.state for row in await journal.runs(limit=None)} == {"ok", "stopped"}
         await until(lambda: not server.open_connections)
         await until(lambda: not asyncio.all_tasks() - before)
         assert open_files() <= files

@@ -11,16 +11,17 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, Command, RetryPolicy
 
 from langchain_podium.graph import conductor_node
-from podium import Conductor, Plan, Step
+from podium import Conductor, FunctionWorker, Plan, Step
 from podium.plan_text import write_plan
 from podium.planners import Planner, PlanRequest, PlanText
 from podium.policy import Policy
 from podium.workers import FREE, StepInput, Worker
-from podium.workers.simple import FunctionWorker
 
 ASKED: Final[dict[str, Any]] = {"messages": [("user", "How many?")]}
 CONFIG: Final[Any] = {"configurable": {"thread_id": "1"}}
 EXECUTORS: Final = pytest.mark.parametrize("executor", ["podium", "langgraph"])
+LATER = Policy(approve="later")
+"""Each plan waits for a person."""
 
 
 class Chat(TypedDict, total=False):
@@ -41,11 +42,9 @@ class Plans(Planner):
         self.asked = 0
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Write the next plan."""
         plan = self._plans[min(self.asked, len(self._plans) - 1)]
         self.asked += 1
-        text = plan if isinstance(plan, str) else write_plan(plan, "rows")
-        yield PlanText(text=text, cost=0.0)
+        yield PlanText(text=(plan if isinstance(plan, str) else write_plan(plan, "rows")), cost=0.0)
 
 
 class Slow(Planner):
@@ -59,7 +58,6 @@ class Slow(Planner):
         self.asked = 0
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Write the plan."""
         self.asked += 1
         yield self._rows[0]
         with anyio.fail_after(10):
@@ -95,12 +93,7 @@ class Calls:
         return worker
 
     def workers(self, names: str) -> list[Worker]:
-        """Return a worker for each letter."""
         return [self.worker(name) for name in names]
-
-
-LATER = Policy(approve="later")
-"""Each plan waits for a person."""
 
 
 def decided(kind: str = "approve", **facts: Any) -> Command[Any]:

@@ -48,8 +48,7 @@ def python(code: str, *, seconds: float = 20) -> subprocess.CompletedProcess[str
 
 def test_calls_of_all_threads_run_in_one_loop() -> None:
     with ThreadPoolExecutor(8) as threads:
-        loops = {run_sync(this_loop), *threads.map(lambda _: run_sync(this_loop), range(24))}
-        assert len(loops) == 1
+        assert len({run_sync(this_loop), *threads.map(lambda _: run_sync(this_loop), range(24))}) == 1
 
 
 @pytest.mark.anyio
@@ -67,8 +66,7 @@ def nested(depth: int) -> list[int]:
 
 def test_a_call_from_inside_the_shared_loop_does_not_wait_for_itself() -> None:
     loops = nested(3)
-    assert len(set(loops)) == 4
-    assert nested(3) == loops
+    assert (len(set(loops)), nested(3)) == (4, loops)
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), asyncio.CancelledError()])
@@ -138,7 +136,6 @@ except KeyboardInterrupt:
 """
     command = [sys.executable, "-W", "error", "-c", code]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=20)

@@ -3,7 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from podium.budget import Limits, Spend
+from podium import Limits
+from podium.budget import Spend
 from podium.budget.ledger import Kept, Ledger, Reservation
 from podium.errors import LimitExceeded
 
@@ -77,8 +78,7 @@ class Books(RuleBasedStateMachine):
         if worst.cost is None and limits.cost is not None and limits.unpriced is None:
             return False
         keeping = [one for one in self.above[nested] if one >= number]
-        kept = [amount for one in keeping for amount in self._held(one, nested)]
-        booked = [*self.aside[number], *kept]
+        booked = [*self.aside[number], *[amount for one in keeping for amount in self._held(one, nested)]]
         return all(
             most is None
             or not self._count(number, name, worst)
@@ -186,10 +186,10 @@ class Books(RuleBasedStateMachine):
                     for one in self.above[number]
                     for kept in (
                         sum(
-                            self._count(one, name, amount)
-                            for each in self.above[number]
-                            if one <= each
-                            for amount in self._held(each, number)
+                            self._count(one, name, each)
+                            for above in self.above[number]
+                            if one <= above
+                            for each in self._held(above, number)
                         ),
                     )
                     if getattr(self.made[one].limits, name) is not None
@@ -198,8 +198,7 @@ class Books(RuleBasedStateMachine):
                 assert told is None if not left else abs(told - min(left)) < 1e-6
 
     def _booked(self, number: int, name: str) -> float:
-        aside = sum(self._count(number, name, one) for one in self.aside[number])
-        return self._spent(number, name) + aside
+        return self._spent(number, name) + sum(self._count(number, name, one) for one in self.aside[number])
 
     def teardown(self) -> None:
         """Settle what is open; then nothing is reserved anywhere."""

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from podium.budget import Limits
-from podium.execution import Retry
+from podium import Limits, Retry
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 ROW = re.compile(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", re.MULTILINE)

@@ -32,8 +32,7 @@ def shop(journal: SqlJournal, refunds: list[str], policy: Policy | None = None) 
         FunctionWorker(refund, card=Card(name="thinker", price=FREE), acts=True),
         FunctionWorker(lambda step: "text", card=Card(name="speaker", price=FREE)),
     ]
-    planner = FixedPlanner(PLAN)
-    return Conductor(planner, workers, journal=journal, retry=Retry(attempts=1), policy=policy)
+    return Conductor(FixedPlanner(PLAN), workers, journal=journal, retry=Retry(attempts=1), policy=policy)
 
 
 def ran(conductor: Conductor, *, resumed: bool = False) -> Result:
@@ -54,7 +53,6 @@ def test_an_approval_of_one_action(podium: Podium, journal: SqlJournal) -> None:
     assert podium("decide", "refunds", "refuse", "--action", "0", "--why", "too much").exit_code == 0
     result = ran(conductor, resumed=True)
     assert (result.status, refunds) == ("partial", ["Refund 1020."])
-    assert result.problem is not None
     assert "refused by" in result.problem.message
 
 
@@ -97,15 +95,13 @@ def test_a_run_of_a_program_needs_no_config(podium: Podium, program: Path) -> No
     decided = podium("decide", "refunds", "approve", *place)
     assert (decided.exit_code, refunds) == (0, [])
     assert "in the program that made the run with the same call" in decided.stderr
-    result = ran(conductor)
-    assert (result.status, sorted(refunds)) == ("partial", ["Refund 1017.", "Refund 1018."])
+    assert (ran(conductor).status, sorted(refunds)) == ("partial", ["Refund 1017.", "Refund 1018."])
     assert "step 0 is an action (!): not known whether it is done" in podium("show", "refunds", *place).stdout
     actions = json.loads(podium("show", "refunds", "--json", *place).stdout)["actions"]
     ends = [(each["asked"], each["end"]) for each in actions]
     assert ends == [("Refund 1017.", "unknown"), ("Refund 1018.", "done")]
     assert podium("decide", "refunds", "done", "--action", "0", *place).exit_code == 0
-    assert ran(conductor, resumed=True).status == "ok"
-    assert len(refunds) == 2
+    assert (ran(conductor, resumed=True).status, len(refunds)) == ("ok", 2)
     assert not list(program.parent.glob("**/podium.toml"))
 
 

@@ -112,8 +112,7 @@ def test_the_newest_chat_model_of_each_endpoint(podium: Podium, providers: dict[
     assert models == {"gpt": "gpt-10", "claude": "claude-grand-9", "gemini": "gemini-10.1-pro"}
     assert "gpt-10" in result.stderr
     assert len(text.splitlines()) <= 20
-    headers = providers["ANTHROPIC"].calls[0].headers
-    assert headers["x-api-key"] == "sk-of-anthropic-0123456789"
+    assert providers["ANTHROPIC"].calls[0].headers["x-api-key"] == "sk-of-anthropic-0123456789"
     assert "x-api-key" not in providers["OPENAI"].calls[0].headers
     assert "sk-of" not in text + result.output
     assert load_config("podium.toml").conductor()
@@ -133,8 +132,7 @@ def test_an_endpoint_that_lists_nothing_is_commented_out(
     providers["OPENAI"].reply = lambda _: reply
     result = podium("init")
     said = written()
-    assert set(said["workers"]) == {"claude", "gemini"}
-    assert said["planner"]["worker"] == "claude"
+    assert (set(said["workers"]), said["planner"]["worker"]) == ({"claude", "gemini"}, "claude")
     assert "openai: no model found (" in result.stderr
     assert '# gpt = { endpoint = "openai", model = "CHOOSE-A-MODEL"' in Path("podium.toml").read_text()
     assert urls() == [server.url for server in providers.values()]
@@ -171,14 +169,12 @@ def test_from_the_url_of_a_server_to_an_answer(podium: Podium, server: ChatServe
     said = written()
     models = {name: worker["model"] for name, worker in said["workers"].items()}
     assert models == {"llama3-3-70b": "llama3.3:70b", "gemma3-27b": "gemma3:27b", "qwen2-5-7b": "qwen2.5:7b"}
-    assert said["planner"] == {"worker": "llama3-3-70b"}
-    assert urls() == [server.url]
+    assert (said["planner"], urls()) == ({"worker": "llama3-3-70b"}, [server.url])
     assert not any("price" in worker for worker in said["workers"].values())
     assert "no price is known, so a limit on cost cannot hold" in made.stderr
     assert "# Other models of the server: phi4-mini" in Path("podium.toml").read_text()
     assert "authorization" not in server.calls[0].headers
-    assert podium("check").exit_code == 0
-    assert podium("run", "What is it?").stdout == "forty-two\n"
+    assert (podium("check").exit_code, podium("run", "What is it?").stdout) == (0, "forty-two\n")
 
 
 def test_the_key_of_openai_is_sent_to_no_other_server(podium: Podium, server: ChatServer) -> None:

@@ -93,8 +93,7 @@ def test_show_for_programs(podium: Podium, config: Path) -> None:
     known = run_id(podium("run", "What is it?", "--labels", "eu,secret"))
     said = json.loads(podium("show", known, "--json").stdout)
     assert (said["run_id"], said["state"], said["answer"]) == (known, "ok", "forty-two")
-    assert said["labels"] == ["eu", "secret"]
-    assert said["query"] == [{"role": "user", "content": "What is it?"}]
+    assert (said["labels"], said["query"]) == (["eu", "secret"], [{"role": "user", "content": "What is it?"}])
     assert [o["worker"] for o in said["outcomes"]] == ["thinker", "speaker"]
     events = [json.loads(line) for line in podium("show", known, "--events").stdout.splitlines()]
     assert [event["number"] for event in events] == list(range(len(events)))
@@ -158,8 +157,7 @@ def test_runs_are_forgotten(podium: Podium, config: Path) -> None:
 
 def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatServer) -> None:
     """With the runs of their time, or all of them and no run; also where no run is recorded."""
-    tables = '[conductor]\ncache = "shared"\n[journal]\npath = "runs.db"\n'
-    config.write_text(config.read_text() + tables)
+    config.write_text(config.read_text() + '[conductor]\ncache = "shared"\n[journal]\npath = "runs.db"\n')
 
     def calls() -> int:
         server.calls.clear()

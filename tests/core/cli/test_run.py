@@ -34,8 +34,7 @@ def test_json_holds_the_whole_result(podium: Podium, config: Path) -> None:
     said = json.loads(podium("run", "What is it?", "--json").stdout)
     assert (said["status"], said["answer"], said["problem"]) == ("ok", "forty-two", None)
     assert [o["worker"] for o in said["outcomes"]] == ["thinker", "speaker"]
-    assert said["plans"][0]["steps"][1]["access"] == [0]
-    assert said["usage"]["input_tokens"] == 633
+    assert (said["plans"][0]["steps"][1]["access"], said["usage"]["input_tokens"]) == ([0], 633)
     assert said["cost"] is None
     assert said["run_id"] in said["explain"]
     assert said["forecast"]["calls"]["likely"] == 2

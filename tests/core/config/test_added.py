@@ -89,8 +89,7 @@ def dice(tmp_path: Path, planner: str) -> Path:
 
 def test_an_installed_package_is_handed_its_table(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, f"[toy]\nblocks = 3\nlevels = [{{ height = 2 }}]\n{RULE}"))
-    model = sys.modules["podium_toy"].Toy
-    table = config.table("toy", model)
+    table = config.table("toy", sys.modules["podium_toy"].Toy)
     assert (table.blocks, table.levels[0].height) == (3, 2)
 
 
@@ -100,7 +99,6 @@ def test_a_planner_of_another_package_plans(tmp_path: Path) -> None:
     result = load_config(path).conductor().run_sync("What is 2 + 3?")
     assert [outcome.worker for outcome in result.outcomes] == ["calculator", "tray"]
     assert "5" in result.answer
-    assert result.planner is not None
     assert result.planner.name == f"dice of {tmp_path.name}"
     done = CliRunner().invoke(app, ["check", "--config", str(path)])
     assert done.exit_code == 0, done.stdout
@@ -117,7 +115,6 @@ def test_its_warnings_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert (parts["planner"]["warnings"], parts["worker"]["warnings"]) == ([told], [])
     caplog.clear()
     conductor = load_config(path).conductor()
-    assert isinstance(conductor, Conductor)
     assert conductor.warnings == (told,)
     assert [record.getMessage() for record in caplog.records] == [f"planner 'fixed': {told}"]
     assert Conductor(CachedPlanner(conductor.planner), conductor.pool).warnings == (told,)

@@ -2,17 +2,17 @@
 
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from podium import Price
 from podium.cli.root import app
-from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.config.load import find_journal
 from podium.errors import ConfigError
 from podium.types import RunEnded, RunStarted
-from podium.workers import ChatWorker, Price
 from podium.workers.rates import KindEntry, MeasuredFile, RateEntry, identity_of, write_measured
 
 GOOD = """\
@@ -27,6 +27,9 @@ model = "qwen"
 [planner]
 worker = "solver"
 """
+CASES = (Path(__file__).parent / "wrong_configs.txt").read_text().strip().split("\n\n")
+"""Changes of `GOOD`: lines `-` are replaced by lines `+`, which by themselves come before `[planner]`; lines
+`>` are the error."""
 
 
 @pytest.fixture
@@ -44,7 +47,6 @@ def test_worker_has_what_its_table_says(path: Path) -> None:
         )
     )
     worker = load_config(path).worker("solver")
-    assert isinstance(worker, ChatWorker)
     assert (worker.model, worker.card.name, worker.card.description) == ("qwen", "solver", "Solves.")
     assert worker.card.price == Price(input=1, output=2.5)
     assert (worker.card.context_window, worker.card.concurrency) == (32768, 3)
@@ -81,8 +83,7 @@ def test_where_the_config_is_looked_for(tmp_path: Path, monkeypatch: pytest.Monk
     Path("podium.toml").touch()
     assert find_config() == Path("podium.toml")
     monkeypatch.setenv("PODIUM_CONFIG", "elsewhere.toml")
-    assert find_config() == Path("elsewhere.toml")
-    assert find_config("named.toml") == Path("named.toml")
+    assert (find_config(), find_config("named.toml")) == (Path("elsewhere.toml"), Path("named.toml"))
 
 
 def test_all_of_a_hosted_table_reaches_the_conductor(path: Path) -> None:
@@ -90,18 +91,11 @@ def test_all_of_a_hosted_table_reaches_the_conductor(path: Path) -> None:
     path.write_text(head + 'model = "other"\napi = "chat"\neffort = "max"\nmax_tokens = 5\nseconds = 9\n')
     conductor = load_config(path).conductor()
     (worker,) = conductor.pool
-    assert isinstance(worker, ChatWorker)
-    assert (worker.model, worker.api, worker.sampling.effort, worker.max_tokens) == (
-        "other",
-        "chat",
-        "max",
-        5,
-    )
+    settings = (worker.model, worker.api, worker.sampling.effort, worker.max_tokens)
+    assert settings == ("other", "chat", "max", 5)
     assert (conductor.limits.seconds, conductor.limits.attempt_seconds) == (9.0, 9.0)
     path.write_text(head + 'effort = "low"\n')
-    with pytest.raises(
-        ConfigError, match=r":7: 'effort' in \[hosted\] is 'low': write one of 'high', 'xhigh' or"
-    ):
+    with pytest.raises(ConfigError, match=r":7: 'effort' in \[hosted\] is 'low': write one of 'high'"):
         load_config(path)
 
 
@@ -150,22 +144,15 @@ async def test_a_conductor_in_the_pool_of_another(tmp_path: Path) -> None:
     card = conductor.pool.cards[0]
     assert (card.name, card.description, card.labels) == ("sums", "Adds.", frozenset({"eu"}))
     events = [event async for event in conductor.stream("How much is it?")]
-    started = [event.workers for event in events if isinstance(event, RunStarted)]
-    assert started == [("sums",), ("adder",)]
+    assert [event.workers for event in events if isinstance(event, RunStarted)] == [("sums",), ("adder",)]
     assert [event.result.answer for event in events if isinstance(event, RunEnded)] == ["2 * 21 = 42"] * 2
     (tmp_path / "teams" / "sums.toml").write_text(TEAM.replace("adder", "ad der"))
     with pytest.raises(ConfigError, match=r"podium.toml:3: .*sums.toml:1: "):
         load_config(path)
-    (tmp_path / "teams" / "sums.toml").write_text(
-        f'{TEAM}[workers.back]\ntype = "conductor"\nconfig = "../podium.toml"\ndescription = "."\n'
-    )
+    back = '[workers.back]\ntype = "conductor"\nconfig = "../podium.toml"\ndescription = "."\n'
+    (tmp_path / "teams" / "sums.toml").write_text(TEAM + back)
     with pytest.raises(ConfigError, match=r"podium.toml:3: .*sums.toml:8: .*in its own pool"):
         load_config(path)
-
-
-CASES = (Path(__file__).parent / "wrong_configs.txt").read_text().strip().split("\n\n")
-"""Changes of `GOOD`: lines `-` are replaced by lines `+`, which by themselves come before `[planner]`; lines
-`>` are the error."""
 
 
 def _lines(case: str, mark: str) -> str:
@@ -204,12 +191,10 @@ measured = "measured.json"
 
 
 def _measured(identity: str, worker: str = "solver") -> MeasuredFile:
-    rate = RateEntry(
-        identity=identity, answers=5, right=4.0, prior=0.5, rate=0.6875, low=0.4, high=0.9, cost=None
-    )
-    entry = KindEntry(
-        measured_on=date(2026, 11, 22), fingerprint="f", questions=("2 + 2?",), rates={worker: rate}
-    )
+    rates: Any = {"right": 4.0, "prior": 0.5, "rate": 0.6875, "low": 0.4, "high": 0.9, "cost": None}
+    rate = RateEntry(identity=identity, answers=5, **rates)
+    day = date(2026, 11, 22)
+    entry = KindEntry(measured_on=day, fingerprint="f", questions=("2 + 2?",), rates={worker: rate})
     return MeasuredFile(kinds={"sums": entry})
 
 
@@ -224,9 +209,7 @@ def measured(tmp_path: Path) -> Path:
 def test_cards_carry_what_was_measured(measured: Path) -> None:
     config = load_config(measured)
     assert config.measured_path == measured.parent / "measured.json"
-    conductor = config.conductor()
-    assert isinstance(conductor, Conductor)
-    solver, other = conductor.pool.cards
+    solver, other = config.conductor().pool.cards
     (rate,) = solver.measured
     assert (rate.kind.name, rate.kind.questions, rate.rate) == ("sums", ("2 + 2?",), 0.6875)
     assert (rate.answers, rate.right, rate.measured_on) == (5, 4.0, date(2026, 11, 22))

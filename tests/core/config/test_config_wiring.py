@@ -8,12 +8,11 @@ import pytest
 from core.actors import plan_of
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 
-from podium.conductor import Conductor
+from podium import Result
 from podium.config import load_config
 from podium.errors import PlannerError
 from podium.plan_text import Spelling, write_plan
-from podium.types import Result
-from podium.workers import ChatWorker, Timeouts
+from podium.workers import Timeouts
 
 pytestmark = pytest.mark.anyio
 
@@ -56,9 +55,7 @@ class Site:
             return answers.get(call.body["model"], lambda call: says(call, "done"))(call)
 
         async with ChatServer(reply) as server:
-            workers = [
-                f'[workers.{name}]\nendpoint = "local"\nmodel = "{name}"' for name in (*WORKERS, "judge")
-            ]
+            workers = [f'[workers.{n}]\nendpoint = "local"\nmodel = "{n}"' for n in (*WORKERS, "judge")]
             self.path.write_text(
                 f'[endpoints.local]\nbase_url = "{server.url}"\nprovider = "vllm"\n{endpoint}\n'
                 + "\n".join(f'{table}\ndescription = "Speaks of {n}."' for n, table in enumerate(workers))
@@ -66,7 +63,6 @@ class Site:
                 + f"[conductor]\n{conductor}\n[limits]\n{limits}\n{tables}\n"
             )
             made = load_config(self.path).conductor()
-            assert isinstance(made, Conductor)
             self.calls = server.calls
             async with made:
                 results = [await made.run(question) for _ in range(runs)]
@@ -89,7 +85,6 @@ Seen = Callable[[Site], object]
 
 
 def calls_of(model: str) -> Seen:
-    """Return a function that counts the calls of a model."""
     return lambda site: len(site.bodies(model))
 
 
@@ -104,7 +99,6 @@ def question(site: Site) -> object:
 
 
 def examples(site: Site) -> object:
-    """Return the number of examples in the prompt of the planner."""
     return site.told("boss")[0].count("Question: ")
 
 
@@ -129,13 +123,7 @@ ALL, NAMES = [True, True, True], ("Worker 2", "charlie", "Speaks of 2")
         ({"conductor": 'cache = "shared"'}, SHARED, calls_of("alpha"), 2, 1),
         ({"planner": 'show = "ordinals"'}, {}, told(*NAMES), ALL, [True, False, False]),
         ({"planner": "examples = 4"}, {}, examples, 1, 4),
-        (
-            {"planner": "reasons = true"},
-            {},
-            told("what its step needs", GRAMMAR),
-            [False, True],
-            [True, False],
-        ),
+        ({"planner": "reasons = true"}, {}, told("what its step", GRAMMAR), [False, True], [True, False]),
         ({"planner": "workflows = true"}, {}, told("{{item}}"), [False], [True]),
         ({"planner": "turns = 4"}, {}, tools, (False, False), (True, False)),
         ({"planner": "turns = 4\nnative = false"}, {}, tools, (False, False), (False, True)),
@@ -145,7 +133,7 @@ ALL, NAMES = [True, True, True], ("Worker 2", "charlie", "Speaks of 2")
     ],
 )
 async def test_a_key_changes_what_is_sent(
-    site: Site, keys: dict[str, Any], options: dict[str, Any], seen: Seen, without: object, expected: object
+    site: Site, keys: Any, options: Any, seen: Seen, without: Any, expected: Any
 ) -> None:
     if str(options) not in PLAIN:
         PLAIN[str(options)] = Site(site.path.parent)
@@ -197,7 +185,6 @@ def test_every_timeout_reaches_the_endpoint(tmp_path: Path) -> None:
         '[workers.a]\nendpoint = "local"\nmodel = "m"\n[planner]\ntype = "rule"\n'
     )
     worker = load_config(path).worker("a")
-    assert isinstance(worker, ChatWorker)
     assert worker.endpoint.timeouts == Timeouts(connect=1, first_byte=120, idle=3, total=600)
 
 
@@ -228,9 +215,7 @@ async def test_the_next_best(site: Site) -> None:
 
 @pytest.mark.parametrize(("line", "ran"), [("", 1), ('on_failure = "skip"', 0)])
 async def test_on_failure(site: Site, line: str, ran: int) -> None:
-    plan = plan_of((0, "find out", ()), (1, "find more", ()), (1, "write it", (0, 1)))
-    text = write_plan(plan, "rows")
-    await site.run(
-        conductor=line, tables="[retry]\nattempts = 1\n", boss=lambda c: says(c, text), alpha=_down
-    )
+    text = write_plan(plan_of((0, "find out", ()), (1, "find more", ()), (1, "write it", (0, 1))), "rows")
+    once = "[retry]\nattempts = 1\n"
+    await site.run(conductor=line, tables=once, boss=lambda call: says(call, text), alpha=_down)
     assert len(site.bodies("bravo")) == 1 + ran

@@ -10,10 +10,10 @@ from servers.a2a_server import serving
 from servers.web_thread import serving_mcp
 from typer.testing import CliRunner
 
+from podium import Plan, Step
 from podium.cli.root import app
 from podium.config import load_config
 from podium.errors import ConfigError, WorkerUnavailable
-from podium.types import Plan, Step
 
 PLANNER = '[planner]\ntype = "rule"\n'
 
@@ -131,10 +131,8 @@ def test_a_wrong_agent_is_told(tmp_path: Path) -> None:
 
 def program(folder: Path, *lines: str) -> Path:
     path = folder / "podium.toml"
-    table = "\n".join(
-        ('[workers.sh]\ntype = "command"', *lines, '[planner]\ntype = "fixed"\nplan = "plan.json"')
-    )
-    path.write_text(table, encoding="utf-8")
+    planner = '[planner]\ntype = "fixed"\nplan = "plan.json"'
+    path.write_text("\n".join(('[workers.sh]\ntype = "command"', *lines, planner)), encoding="utf-8")
     (folder / "plan.json").write_text('{"steps": [{"worker": "sh", "subtask": "Go.", "access": []}]}')
     return path
 

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import anyio
 from core.actors import Actor
 
-from podium import Conductor, Limits, Plan, parse_plan
+from podium import Card, Conductor, Limits, Plan, Result, Retry, parse_plan
 from podium.errors import WorkerRefused
-from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.types import Completion, Outcome, Result
+from podium.types import Completion, Outcome
 from podium.usage import Usage
-from podium.workers import FREE, Card, Request
+from podium.workers import FREE, Request
 
 NO = WorkerRefused("no")
 """The answer of a worker that fails."""
@@ -61,12 +60,7 @@ class Player(Actor):
     """
 
     def __init__(
-        self,
-        name: str,
-        answers: Mapping[str, Any],
-        seconds: Mapping[str, float],
-        *,
-        labels: Sequence[str] = (),
+        self, name: str, answers: Mapping[str, Any], seconds: Mapping[str, float], labels: Any
     ) -> None:
         super().__init__(Card(name=name, price=FREE, labels=frozenset(labels)), self._answer)
         self._left = {key: [*each] if isinstance(each, tuple) else [each] for key, each in answers.items()}
@@ -100,14 +94,12 @@ def team(
 ) -> list[Player]:
     """Return two workers of one script; `acts` and `prose` are about the second."""
     names = zip(("ann", "bob"), labels, strict=True)
-    ann, bob = (Player(name, answers or {}, seconds or {}, labels=own) for name, own in names)
+    ann, bob = (Player(name, answers or {}, seconds or {}, own) for name, own in names)
     bob.acts, bob.reads_prose = acts, prose
     return [ann, bob]
 
 
 class Ran(NamedTuple):
-    """A run and its workers."""
-
     result: Result
     workers: list[Player]
 
@@ -137,12 +129,7 @@ def conductor(workers: Sequence[Player], plan: Plan, **options: Any) -> Conducto
     return Conductor(FixedPlanner(plan), workers, **options)
 
 
-async def carry_out(
-    *steps: dict[str, Any],
-    workers: Sequence[Player] | None = None,
-    run: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Ran:
+async def carry_out(*steps: Any, workers: Any = None, run: Any = None, **options: Any) -> Ran:
     """Run a plan of these steps; `run` has the options of the run, `options` those of the conductor."""
     workers, plan = [*(workers or team())], plan_of(*steps)
     return Ran(await conductor(workers, plan, **options).run(plan, **(run or {})), workers)
@@ -187,11 +174,8 @@ class Case:
         ran = await carry_out(*self.steps, workers=team(self.answers, acts=self.acts), limits=self.limits)
         ends = ran.ends | {"run": told(ran.result)}
         expected = {**self.ends, "run": self.run}
-        wrong = {
-            name: (end, ends.get(name))
-            for name, end in expected.items()
-            if not fits(end, ends.get(name, "none"))
-        }
+        found = {name: (end, ends.get(name, "none")) for name, end in expected.items()}
+        wrong = {name: each for name, each in found.items() if not fits(*each)}
         assert not wrong, f"expected and got: {wrong}"
         if self.asked is not None:
             assert ran.asked == sorted(self.asked)

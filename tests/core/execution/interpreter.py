@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from podium.types import Plan
+from podium import Plan
 from podium.types.references import Condition, Reference, parts_of, reference_of
 from podium.types.scope import own_elements
 from podium.types.steps import AnyStep, Block, branches, depends_on

@@ -25,9 +25,8 @@ def answer(worker: int, subtask: str, visible: tuple[str, ...], *, failing: int 
         return f"t{number % 10_000}"
     tags = [f"{letter}{number // 7 % 3}" for letter in "pqr"[: number // 11 % 4]]
     note = {"note": "seen"} if number // 13 % 2 else {}
-    return as_json(
-        {"ok": bool(number & 2), "n": number // 5 % 3, "tags": tags, "kind": "ab"[number & 1]} | note
-    )
+    fields = {"ok": bool(number & 2), "n": number // 5 % 3, "tags": tags, "kind": "ab"[number & 1]}
+    return as_json(fields | note)
 
 
 @dataclass
@@ -44,8 +43,6 @@ class Scope:
 
 @dataclass
 class Writer:
-    """Draws workflows."""
-
     draw: st.DrawFn
     enough: bool
     count: int = 0
@@ -92,12 +89,8 @@ class Writer:
         return step | keys, kind
 
     def _each(self, scope: Scope, index: int) -> tuple[Any, str]:
-        options: list[tuple[Any, str]] = [
-            (["a", "b", "a"], "text"),
-            (["a", None], "any"),
-            (2, "any"),
-            (0, "any"),
-        ]
+        options: list[tuple[Any, str]] = [(["a", "b", "a"], "text")]
+        options += [(each, "any") for each in (["a", None], 2, 0)]
         for number, kind in enumerate(scope.kinds[:index]):
             ref = f"{{{{{number}.tags}}}}"
             options += {

@@ -5,10 +5,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 import pytest
 
-from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, parse_plan
 from podium.execution import Host, HostExit
-from podium.journal import MemoryJournal, export
-from podium.plan_text import parse_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
 from podium.types import ApprovalAsked, ApprovalGiven, Completion, Event, Outcome
@@ -25,15 +23,11 @@ async def test_every_call_goes_through() -> None:
         async for piece in worker.call(request):
             yield piece
 
-    inner = Conductor(
-        FixedPlanner('{"worker": 0, "subtask": "inside", "access": []}'),
-        [ScriptedWorker("leaf", "deep")],
-        card=Card(name="inner"),
-    )
+    planner = FixedPlanner('{"worker": 0, "subtask": "inside", "access": []}')
+    inner = Conductor(planner, [ScriptedWorker("leaf", "deep")], card=Card(name="inner"))
     planner = ChatPlanner(ScriptedWorker("model", '{"worker": 0, "subtask": "think", "access": []}'))
     result = await Conductor(planner, [inner]).run("What?", middleware=middleware)
-    assert result.answer == "deep"
-    assert seen == [("model", None), ("inner", 0), ("leaf", 0)]
+    assert (result.answer, seen) == ("deep", [("model", None), ("inner", 0), ("leaf", 0)])
 
 
 class Stored(Host):
@@ -68,8 +62,7 @@ async def test_labels_of_what_a_host_has_stored_still_hold(name: str) -> None:
     rule = Rule("secret", never=["outside"])
 
     def worker(name: str, *labels: str) -> FunctionWorker:
-        card = Card(name=name, labels=frozenset(labels))
-        return FunctionWorker(lambda step_input: '["a"]', card=card)
+        return FunctionWorker(lambda step_input: '["a"]', card=Card(name=name, labels=frozenset(labels)))
 
     pool = [worker("vault", "secret"), worker("plain"), worker("web", "outside")]
     text = json.dumps(
@@ -94,23 +87,3 @@ async def test_labels_of_what_a_host_has_stored_still_hold(name: str) -> None:
     conductor = Conductor(FixedPlanner("x"), pool, policy=Policy(rules=[rule]))
     await conductor.run(plan, host=Stored({name: (None, edited)}), middleware=middleware)
     assert "secret" in seen[-1]
-
-
-async def test_a_journal_of_one_run_travels_as_lines() -> None:
-    planner = ScriptedWorker("model", '{"worker": 0, "subtask": "say", "access": []}')
-    first = Conductor(ChatPlanner(planner), [ScriptedWorker("a", "said")])
-    journal = MemoryJournal()
-    waits = await first.run("What?", run_id="mine", journal=journal, policy=Policy(approve="later"))
-    assert waits.status == "waiting"
-    lines = [line async for line in export(journal, ["mine"])]
-
-    unplanned = ScriptedWorker("model", {})
-    second = Conductor(ChatPlanner(unplanned), [ScriptedWorker("a", "said")])
-    loaded = MemoryJournal.of(lines)
-    await second.decide("mine", approved=True, journal=loaded)
-    result = await second.resume("mine", journal=loaded)
-    assert (result.answer, result.status, result.usage) == (
-        "said",
-        "ok",
-        waits.usage + result.outcomes[0].usage,
-    )

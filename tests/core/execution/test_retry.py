@@ -9,16 +9,14 @@ import pytest
 from core.actors import Actor, answering, in_turn, never, plan_of, problem_of, writing
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
-from podium.budget import Limits
-from podium.conductor import Conductor
+from podium import Card, Conductor, Limits, Pool, Price, Retry, ScriptedWorker
 from podium.config.variant import retry_within
 from podium.errors import ConfigError, WorkerBroken, WorkerRefused, WorkerUnavailable
-from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import AttemptFailed, Completion, Event, Outcome, StepEnded, StepStarted
 from podium.usage import Usage
-from podium.workers import Card, Pool, Price, ScriptedWorker, Worker
+from podium.workers import Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -43,13 +41,6 @@ def outcome_of(events: list[Event]) -> Outcome:
     return next(event.outcome for event in events if isinstance(event, StepEnded))
 
 
-async def test_what_will_not_get_better_is_not_tried_again() -> None:
-    worker = ScriptedWorker("a", WorkerRefused("no"))
-    result = await conductor([worker]).run(PLAN)
-    assert len(worker.requests) == 1
-    assert problem_of(result).code == "worker_refused"
-
-
 async def test_the_answer_of_a_later_call_is_the_outcome() -> None:
     worker = in_turn(
         Card(name="a", price=PRICE),
@@ -59,23 +50,17 @@ async def test_the_answer_of_a_later_call_is_the_outcome() -> None:
     events = await told(conductor([worker]))
     outcome = outcome_of(events)
     assert (outcome.status, outcome.text, outcome.attempts) == ("ok", "good", 2)
-    assert outcome.usage == Usage(300_000, 100_000)
-    assert outcome.cost == pytest.approx(4.0)
+    assert (outcome.usage, outcome.cost) == (Usage(300_000, 100_000), pytest.approx(4.0))
     assert not outcome.maybe_paid
     first, second = outcome.calls
-    assert (first.usage, first.cost) == (Usage(100_000, 0), 1.0)
-    assert problem_of(first).code == "worker_broken"
+    assert (first.usage, first.cost, problem_of(first).code) == (Usage(100_000, 0), 1.0, "worker_broken")
     assert (second.problem, second.cost) == (None, pytest.approx(3.0))
-    failed = next(event for event in events if isinstance(event, AttemptFailed))
-    assert failed.call == first
+    assert next(event for event in events if isinstance(event, AttemptFailed)).call == first
 
 
 async def test_waits_double_and_are_drawn_from_zero() -> None:
-    events = await told(
-        conductor(
-            [ScriptedWorker("a", DOWN)], Retry(attempts=6, first_wait=1.0, max_wait=5.0, break_after=None)
-        )
-    )
+    retry = Retry(attempts=6, first_wait=1.0, max_wait=5.0, break_after=None)
+    events = await told(conductor([ScriptedWorker("a", DOWN)], retry))
     at = [moment for _, _, moment in started(events)]
     waits = [event.wait for event in events if isinstance(event, AttemptFailed)]
     assert [later - earlier for earlier, later in pairwise(at)] == pytest.approx(waits)
@@ -91,8 +76,7 @@ async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
     assert alone.seconds == 0
     worker, other = ScriptedWorker("a", busy), ScriptedWorker("b", "fine")
     helped = outcome_of(await told(conductor([worker, other], Retry(fallbacks={"a": ["b"]}))))
-    assert (helped.worker, helped.text, helped.seconds) == ("b", "fine", 0)
-    assert len(worker.requests) == 1
+    assert (helped.worker, helped.text, helped.seconds, len(worker.requests)) == ("b", "fine", 0, 1)
 
 
 @pytest.mark.parametrize(("attempts", "called"), [(1, "a"), (2, "ab"), (4, "aabc")])
@@ -110,14 +94,9 @@ async def test_an_answer_above_its_limit_is_not_paid_for_again() -> None:
     alone = conductor([long], retry, limits=limits)
     for _ in range(2):
         outcome = (await alone.run(PLAN)).outcomes[0]
-        assert (outcome.status, problem_of(outcome).code, outcome.attempts) == (
-            "failed",
-            "answer_too_long",
-            1,
-        )
-        assert problem_of(outcome).message.endswith(
-            "wrote more than 100 characters: raise Limits.output_chars"
-        )
+        end = (outcome.status, problem_of(outcome).code, outcome.attempts)
+        assert end == ("failed", "answer_too_long", 1)
+        assert problem_of(outcome).message.endswith("more than 100 characters: raise Limits.output_chars")
     result = await conductor([long, brief], Retry(fallbacks={"a": ["b"]}), limits=limits).run(PLAN)
     assert (result.answer, [call.worker for call in result.outcomes[0].calls]) == ("brief", ["a", "b"])
 
@@ -149,27 +128,37 @@ async def test_a_steps_deadline_ends_its_calls() -> None:
 
 async def test_a_nested_run_is_not_run_again() -> None:
     worker = ScriptedWorker("a", DOWN)
-    inner = Conductor(
-        FixedPlanner(PLAN), [worker], retry=Retry(attempts=2, break_after=None), card=Card(name="inner")
-    )
+    once = Retry(attempts=2, break_after=None)
+    inner = Conductor(FixedPlanner(PLAN), [worker], retry=once, card=Card(name="inner"))
     result = await conductor([inner], Retry(attempts=5)).run("Do it.")
-    assert len(worker.requests) == 2
-    assert result.status == "failed"
+    assert (len(worker.requests), result.status) == (2, "failed")
 
 
 async def test_a_worker_that_keeps_failing_is_left_out() -> None:
     worker, other = in_turn("a", *[DOWN] * 3, "back"), ScriptedWorker("b", "other")
     pool = Pool([worker, other])
-    retry = Retry(attempts=2, fallbacks={"a": ["b"]}, break_after=3, break_seconds=60.0)
-    one = conductor(pool, retry)
-    answers = [(await one.run(PLAN)).answer for _ in range(4)]
-    assert answers == ["other"] * 4
-    assert len(worker.requests) == 3
+    one = conductor(pool, Retry(attempts=2, fallbacks={"a": ["b"]}, break_after=3, break_seconds=60.0))
+    assert ([(await one.run(PLAN)).answer for _ in range(4)], len(worker.requests)) == (["other"] * 4, 3)
     await anyio.sleep(59.0)
     assert (await one.run(PLAN)).answer == "other"
     await anyio.sleep(1.0)
-    assert (await one.run(PLAN)).answer == "back"
-    assert len(worker.requests) == 4
+    assert ((await one.run(PLAN)).answer, len(worker.requests)) == ("back", 4)
+
+
+async def test_a_worker_that_nobody_stands_in_for_is_waited_for() -> None:
+    """For `max_wait` at most; one call tests whether it works again, and other steps wait for its end."""
+    pool = Pool([in_turn("a", DOWN, DOWN, "back", latency=1.0)])
+    both = plan_of((0, "b", ()), (0, "c", ()), (0, "d", (0, 1)))
+    for plan, wait, calls in ((PLAN, 5.0, 2), (both, 1.0, 0), (both, 9.0, 3)):
+        retry = Retry(attempts=2, first_wait=0.01, max_wait=wait, break_after=2, break_seconds=5.0)
+        events = await told(conductor(pool, retry), plan)
+        assert len(started(events)) == calls
+        if not calls:
+            assert "failed 2 times in a row and gets no calls for another 5 s" in str(
+                outcome_of(events).problem
+            )
+    first, second, _ = (moment for _, _, moment in started(events))
+    assert second - first == pytest.approx(1.0)
 
 
 def _named() -> Pool:
@@ -221,7 +210,7 @@ def _worker(name: str, *answers: str, **facts: Any) -> ScriptedWorker:
     ],
 )
 async def test_an_empty_answer_goes_to_the_next_best(
-    answers: tuple[tuple[str, ...], ...], retry: dict[str, Any], called: str, answer: str
+    answers: Any, retry: Any, called: str, answer: Any
 ) -> None:
     workers: list[Worker] = [_worker(name, *said) for name, said in zip("abc", answers, strict=True)]
     result = await conductor(workers, Retry(**retry)).run(PLAN)
@@ -234,19 +223,14 @@ async def test_an_empty_answer_goes_to_the_next_best(
 async def test_an_unreadable_answer_is_asked_for_again() -> None:
     letter = r"^\(?[A-D]\)?$"
     price = Price(input=1.0, output=1.0)
-    workers: list[Worker] = [
-        _worker("a", "It depends.", "Hard to say.", accept=letter, price=price),
-        _worker("b", "perhaps", price=price),
-    ]
+    workers: list[Worker] = [_worker("a", "It depends.", "Hard to say.", accept=letter, price=price)]
+    workers += [_worker("b", "perhaps", price=price)]
     told: list[Event] = []
     retry = Retry(next_best=("b",), break_after=1)
     result = await conductor(workers, retry, journal=MemoryJournal()).run(PLAN, on_event=told.append)
     assert (result.answer, result.status, result.cost) == ("perhaps", "ok", pytest.approx(12e-6))
     failed = [event.call for event in told if isinstance(event, AttemptFailed)]
-    assert [(call.worker, call.problem and call.problem.code) for call in failed] == [
-        ("a", "answer_unreadable"),
-        ("a", "answer_unreadable"),
-    ]
+    assert [(call.worker, problem_of(call).code) for call in failed] == [("a", "answer_unreadable")] * 2
     assert "does not match its `accept`" in problem_of(failed[0]).message
     again = await conductor([_worker("a", "(B)", accept=letter), _worker("b", "no")], retry).run(PLAN)
     assert again.answer == "(B)"

@@ -22,42 +22,30 @@ from core.actors import (
 )
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
-from podium.budget import Limits
-from podium.conductor import Conductor
+from podium import Card, ChatPlanner, Conductor, Limits, ScriptedWorker
 from podium.errors import WorkerUnavailable
-from podium.planners import ChatPlanner
-from podium.types import Completion, Event
-from podium.workers import FREE, Card, Request, ScriptedWorker
+from podium.types import Completion
+from podium.workers import FREE, Request
 
 pytestmark = pytest.mark.anyio
 
 
-async def _events(conductor: Conductor, asked: object = "What?") -> list[Event]:
-    return [event async for event in conductor.stream(asked)]  # type: ignore[arg-type]
-
-
 async def test_a_row_starts_while_the_planner_writes_the_next() -> None:
-    text = rows((0, "first", ()), (0, "second", (0,)))
-    first, second = text.splitlines(keepends=True)
+    first, second = rows((0, "first", ()), (0, "second", (0,))).splitlines(keepends=True)
     planner = ChatPlanner(Actor("boss", writing(first, second, pause=4.0)))
-    events = await _events(Conductor(planner, [ScriptedWorker("a", "A", latency=1.0)]))
-    assert tags(events, without="_delta_") == [
-        "run_started",
-        "round_started",
-        "planner_started",
-        "plan_delta",
-        "step_started 0",
-        "step_delta 0",
-        "step_ended 0",
-        "plan_delta",
+    conductor = Conductor(planner, [ScriptedWorker("a", "A", latency=1.0)])
+    events = [event async for event in conductor.stream("What?")]
+    first_step = ["step_started 0", "step_delta 0", "step_ended 0"]
+    expected = ["run_started", "round_started", "planner_started", "plan_delta", *first_step, "plan_delta"]
+    expected += [
         "planner_ended",
         "plan_ready",
         "step_started 1",
         "step_delta 1",
         "answer_delta",
         "step_ended 1",
-        "run_ended",
     ]
+    assert tags(events, without="_delta_") == [*expected, "run_ended"]
 
 
 async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> None:
@@ -67,8 +55,7 @@ async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> 
     async with anyio.create_task_group() as runs:
         runs.start_soon(conductor.run, plan)
         runs.start_soon(conductor.run, plan)
-    assert worker.peak == 2
-    assert len(worker.requests) == 8
+    assert (worker.peak, len(worker.requests)) == (2, 8)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +66,8 @@ async def test_a_worker_is_called_no_more_often_at_once_than_its_card_says() -> 
     ],
     ids=["of the step", "of the run"],
 )
-async def test_waiting_for_a_slot_of_the_run_counts_as_its_time_only(
-    limits: Limits, ends: list[str], started: list[float | None]
+async def test_waiting_for_a_slot_counts_as_time_of_the_run_only(
+    limits: Limits, ends: Any, started: Any
 ) -> None:
     worker = Actor(Card(name="a", concurrency=1), answering("A", latency=5.0))
     plan = plan_of((0, "x", ()), (0, "y", ()), (0, "z", ()), (0, "all", (0, 1, 2)))
@@ -95,10 +82,8 @@ async def test_a_run_out_of_time_keeps_what_was_paid() -> None:
     workers = [ScriptedWorker("a", "A", latency=1.0), Actor("slow", never)]
     result = await Conductor(boss(""), workers, limits=Limits(seconds=10)).run(plan)
     assert (result.status, result.answer, result.seconds) == ("failed", "", 10.0)
-    assert result.outcomes[0].text == "A"
-    assert problem_of(result).code == "limit"
-    assert codes(result.outcomes)[:2] == ["ok", "failed worker_timeout"]
-    assert len(result.outcomes) == 3
+    assert (result.outcomes[0].text, problem_of(result).code) == ("A", "limit")
+    assert (codes(result.outcomes)[:2], len(result.outcomes)) == (["ok", "failed worker_timeout"], 3)
     assert result.usage_by_worker["a"].total_tokens > 0
     assert result.usage_by_worker["slow"].estimated
 
@@ -136,11 +121,7 @@ async def _hangs_in_clearing_up(request: Request) -> AsyncGenerator[str | Comple
 
 @pytest.mark.parametrize(
     "act",
-    [
-        yielding(Completion("A"), "more"),
-        yielding(Completion("A"), ValueError("too late to matter")),
-        _hangs_in_clearing_up,
-    ],
+    [yielding(Completion("A"), "more"), yielding(Completion("A"), ValueError("late")), _hangs_in_clearing_up],
 )
 async def test_a_whole_answer_stands_whatever_its_worker_does_next(act: Act) -> None:
     result = await Conductor(boss(""), [Actor("a", act)]).run(plan_of((0, "go", ())))

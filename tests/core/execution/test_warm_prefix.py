@@ -8,11 +8,10 @@ import anyio
 import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 
-from podium import Conductor, Plan, parse_plan
+from podium import Card, ChatWorker, Conductor, Endpoint, Plan, Price, Retry, parse_plan
 from podium.config import load_config
-from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.workers import Card, ChatWorker, Endpoint, Price, Worker
+from podium.workers import Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -55,9 +54,8 @@ class Provider:
         self._read.update(beginnings)
         self.cached.append(shared if shared >= 1024 else 0)
         details = {"prompt_tokens_details": {"cached_tokens": self.cached[-1]}}
-        return says(
-            call, "done", usage={"prompt_tokens": len(prompt) // 4, "completion_tokens": 5, **details}
-        )
+        usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": 5, **details}
+        return says(call, "done", usage=usage)
 
 
 def map_of(count: int, **keys: Any) -> dict[str, Any]:
@@ -79,8 +77,8 @@ def conductor(server: ChatServer, plan: Plan, *others: Worker, **options: Any) -
 @pytest.mark.parametrize(
     ("line", "groups", "uncached"), [("", [8, 16], 8), ("warm_prefix = true", [1, 9, 16], 1)]
 )
-async def test_only_the_first_call_pays_for_the_prefix(
-    tmp_path: Path, line: str, groups: list[int], uncached: int
+async def test_only_the_first_call_pays_the_prefix(
+    tmp_path: Path, line: str, groups: Any, uncached: int
 ) -> None:
     provider, path = Provider(*groups), tmp_path / "podium.toml"
     (tmp_path / "plan.json").write_text(json.dumps({"steps": [map_of(16)]}))
@@ -94,8 +92,7 @@ async def test_only_the_first_call_pays_for_the_prefix(
         result = await load_config(path).conductor().run(QUESTION)
     assert (result.status, len(provider.cached)) == ("ok", 16)
     assert provider.at_once[: groups[0] + 1] == [*range(1, groups[0] + 1), 1]
-    assert provider.cached.count(0) == uncached
-    assert result.usage.cached_tokens == sum(provider.cached)
+    assert (provider.cached.count(0), result.usage.cached_tokens) == (uncached, sum(provider.cached))
     paid = result.usage.input_tokens - 0.9 * result.usage.cached_tokens
     assert result.cost == pytest.approx(paid / 1e6)
 

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import anyio
 import pytest
-from core.actors import PlanningActor, problem_of
+from core.actors import problem_of, slowly
 from core.execution.flows import (
     NO,
     ONCE,
@@ -24,7 +23,6 @@ from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 from podium import Conductor, Limits
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
-from podium.planners import PlanText
 from podium.policy import Policy, Rule
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +30,8 @@ LIST = call("list", returns={"files": ["string"], "ok": "boolean"})
 FILES = {"list": {"files": ["a", "b"], "ok": True}}
 READ = call("read {{item}}", each="{{0.files}}")
 UNTRUSTED = Policy(rules=[Rule("untrusted", never="write-tools")])
+SUM = call("sum {{item}}", each="{{0}}")
+BOTH = "{{item}}{{index}}"
 
 
 def starts(ran: Ran) -> dict[str, float | None]:
@@ -40,8 +40,7 @@ def starts(ran: Ran) -> dict[str, float | None]:
 
 async def test_a_map_over_a_map_has_no_barrier() -> None:
     steps = [LIST, READ, call("sum {{item}}", each="{{1}}"), call("end", 2)]
-    ran = await carry_out(*steps, workers=team(FILES, {"read a": 1.0, "read b": 5.0}))
-    begun = starts(ran)
+    begun = starts(await carry_out(*steps, workers=team(FILES, {"read a": 1.0, "read b": 5.0})))
     assert (begun["2[0]"], begun["2[1]"], begun["3"]) == (1.0, 5.0, 5.0)
 
 
@@ -55,19 +54,9 @@ async def test_only_plain_steps_start_early() -> None:
         call("act", worker=1),
         call("end", 0, 2, 3, 4, 5),
     ]
-    text = write_plan(plan_of(*steps), "rows")
-
-    async def write(_: Any) -> Any:
-        for line in text.splitlines(keepends=True):
-            await anyio.sleep(1.0)
-            yield line
-        yield PlanText(text=text)
-
-    workers = team({"typed": {"ok": True}}, acts=True)
-    result = await Conductor(PlanningActor(write), workers, retry=ONCE).run("What?")
-    begun = starts(Ran(result, workers))
-    assert begun["0"] == 1.0
-    assert [begun[name] for name in ("2[0]", "3", "4.0", "5")] == [7.0] * 4
+    workers, planner = team({"typed": {"ok": True}}, acts=True), slowly(write_plan(plan_of(*steps), "rows"))
+    begun = starts(Ran((await Conductor(planner, workers, retry=ONCE).run("What?")), workers))
+    assert (begun["0"], [begun[name] for name in ("2[0]", "3", "4.0", "5")]) == (1.0, [7.0] * 4)
 
 
 def labelled(answers: Any) -> list[Player]:
@@ -98,47 +87,33 @@ async def test_a_forbidden_label_reaches_what_a_reference_leads_to(steps: list[d
 @pytest.mark.parametrize(("calls", "end"), [(3, "failed limit"), (4, "ok = did end")])
 async def test_a_gate_leaves_room_for_the_steps_after_the_map(calls: int, end: str) -> None:
     ran = await carry_out(LIST, READ, call("end", 1), workers=team(FILES), limits=Limits(calls=calls))
-    assert told(ran.result) == end
-    assert len(ran.requests) == (4 if calls == 4 else 1)
+    assert (told(ran.result), len(ran.requests)) == (end, (4 if calls == 4 else 1))
 
 
 async def test_a_gate_before_a_turn() -> None:
-    loop = block(
-        call("go", returns={"ok": "boolean"}), call("say", 0), until=when("{{0.ok}}", is_=True), most=5
-    )
+    go, until = call("go", returns={"ok": "boolean"}), when("{{0.ok}}", is_=True)
+    loop = block(go, call("say", 0), until=until, most=5)
     ran = await carry_out(loop, workers=team({"go": {"ok": False}}), limits=Limits(calls=3))
-    assert ran.asked == ["go", "say"]
-    assert problem_of(ran.result).code == "limit"
+    assert (ran.asked, problem_of(ran.result).code) == (["go", "say"], "limit")
 
 
 async def test_a_threshold_without_a_person_ends_the_run_and_a_higher_one_goes_on() -> None:
     journal, steps = MemoryJournal(), [LIST, READ, call("end", 1)]
     options: dict[str, Any] = {"ask_above": {"calls": 3}}
-    ran = await carry_out(
-        *steps, workers=team(FILES), journal=journal, policy=Policy(**options), run={"run_id": "R"}
-    )
+    given: dict[str, Any] = {"journal": journal, "policy": Policy(**options), "run": {"run_id": "R"}}
+    ran = await carry_out(*steps, workers=team(FILES), **given)
     assert (told(ran.result), ran.asked) == ("failed limit", ["list"])
     workers, options = team(FILES), {"ask_above": {"calls": 4}}
     result = await conductor(workers, plan_of(*steps), journal=journal, policy=Policy(**options)).resume("R")
     assert (told(result), Ran(result, workers).asked) == ("ok = did end", ["end", "read a", "read b"])
 
 
-async def resumed(
-    old: list[dict[str, Any]],
-    new: list[dict[str, Any]] | None,
-    before: list[Player],
-    after: list[Player],
-    **options: Any,
-) -> Ran:
+async def resumed(old: Any, new: Any, before: list[Player], after: list[Player], **options: Any) -> Ran:
     """Run a plan, and resume the run, with a new plan if one is given."""
     journal, plan = MemoryJournal(), plan_of(*old)
     await conductor(before, plan, journal=journal).run(plan, run_id="R")
     changed = {} if new is None else {"plan": plan_of(*new)}
-    result = await conductor(after, plan, journal=journal).resume("R", **changed, **options)
-    return Ran(result, after)
-
-
-SUM = call("sum {{item}}", each="{{0}}")
+    return Ran((await conductor(after, plan, journal=journal).resume("R", **changed, **options)), after)
 
 
 def over(*items: object, subtask: str = "read {{item}}") -> dict[str, Any]:
@@ -150,11 +125,7 @@ def over(*items: object, subtask: str = "read {{item}}") -> dict[str, Any]:
     [
         ([over("a", "b")], [over("a", "b", "c", "d", "e")], ["read c", "read d", "read e"]),
         ([over("a", "a")], [over("a", "a", "a")], ["read a"]),
-        (
-            [over("a", "b", subtask="{{item}}{{index}}")],
-            [over("c", "a", "b", subtask="{{item}}{{index}}")],
-            ["a1", "b2", "c0"],
-        ),
+        ([over("a", "b", subtask=BOTH)], [over("c", "a", "b", subtask=BOTH)], ["a1", "b2", "c0"]),
         ([over("a", "b"), SUM], [over("a", "c", "b"), SUM], ["read c", "sum did read c"]),
         (
             [call("vote {{index}}", each=3, enough=2), call("count", 0), call("end", 1)],

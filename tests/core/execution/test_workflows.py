@@ -11,78 +11,19 @@ from podium import Limits
 from podium.errors import PodiumError
 
 pytestmark = pytest.mark.anyio
-LIST = call(
-    "list",
-    returns={"files": ["string"], "kind": "ok|bad", "n": "integer", "note?": "string", "note2?": "string"},
-)
+KINDS = {"files": ["string"], "kind": "ok|bad", "n": "integer", "note?": "string", "note2?": "string"}
+LIST = call("list", returns=KINDS)
 """A step that finds three files."""
 FOUND: dict[str, Any] = {"files": ["a", "b", "c"], "kind": "ok", "n": 2}
 FILES: dict[str, Any] = {"list": FOUND}
 ANY = call("go", returns={"type": "object", "properties": {"x": {}}, "required": ["x"]})
 READ = call("read {{item}}", each="{{0.files}}")
-MAPS: dict[str, Case] = {
-    "a list": Case(
-        [LIST, READ],
-        FILES,
-        {"1[0]": "ok = did read a", "1[2]": "ok = did read c"},
-        run='ok = ["did read a","did read b","did read c"]',
-        saw={"read a": []},
-    ),
-    "a failed item": Case(
-        [LIST, READ],
-        FILES | {"read b": NO},
-        {"1[1]": "failed worker_refused", "1": 'ok items = ["did read a",null,"did read c"]'},
-        run='partial ? = ["did read a",null,"did read c"]',
-    ),
-    "all failed": Case(
-        [call("read {{item}}", each=["a", "b"]), call("end", 0)],
-        {"read a": NO, "read b": NO},
-        {"0": "failed items", "1": "skipped"},
-        run="failed",
-        asked=["read a", "read b"],
-    ),
-    "too many": Case(
-        [LIST, READ], FILES, {"1": "failed bad_list"}, "failed", ["list"], limits=Limits(items=2)
-    ),
-} | {
-    f"no list: {value!r}": Case(
-        [ANY, call("try", each="{{0.x}}")], {"go": {"x": value}}, {"1": "failed bad_list"}, "failed", ["go"]
-    )
-    for value in ("abc",)
-}
-ENOUGH: dict[str, Case] = {
-    "reached": Case(
-        [LIST, READ | {"enough": 2}],
-        FILES | {"read b": NO},
-        {"1": 'ok = ["did read a",null,"did read c"]'},
-        run='ok = ["did read a",null,"did read c"]',
-    ),
-    "missed": Case(
-        [LIST, READ | {"enough": 2}],
-        FILES | {"read a": NO, "read b": NO},
-        {"1": "failed too_few"},
-        run="failed",
-    ),
-}
 FIX = block(
     call("judge {{item}}", returns="bug|good|other"),
     call("fix {{item}}", when=when("{{0}}", is_="bug")),
     call("praise {{item}}", when=when("{{0}}", is_="good")),
     each=["a", "b"],
 )
-FILTERS: dict[str, Case] = {
-    "some": Case(
-        [FIX, call("see {{item}}", each="{{0}}")],
-        {"judge a": '"bug"', "judge b": '"other"'},
-        {
-            "0[1]": "skipped no_branch",
-            "0": 'ok = ["did fix a",null]',
-            "0[1].1": "skipped condition",
-            "1[1]": "skipped",
-        },
-        run='ok = ["did see did fix a",null]',
-    ),
-}
 TYPED = call("go", returns={"type": "object", "properties": {"x": {}, "y": {}}, "required": ["x"]})
 X = "{{0.x}}"
 
@@ -93,53 +34,10 @@ def absent(**tests: Any) -> list[dict[str, Any]]:
 
 
 HAS_X = {"go": {"x": 1}}
-CONDITIONS: dict[str, Case] = {
-    "an absent field": Case(absent(is_=1), HAS_X, {"1": "failed bad_value"}, "failed", ["go"]),
-    "presence is asked first": Case(absent(exists=True, is_=1), HAS_X, run='ok = {"x":1}', asked=["go"]),
-}
 NOT = when(X, is_=2)
 IS = when(X, is_=1)
-BRANCHES: dict[str, Case] = {
-    "the last of two": Case(
-        [TYPED, call("A", when=IS), call("B", when=IS)], HAS_X, {"1": "skipped"}, "ok = did B", ["go", "B"]
-    ),
-    "an action": Case(
-        [TYPED, call("A", worker=1, when=IS), call("B", when=IS)],
-        HAS_X,
-        {"1": "ok"},
-        "ok = did B",
-        ["go", "A", "B"],
-        acts=True,
-    ),
-    "a map over a map that was skipped takes the list of its else": Case(
-        [
-            TYPED,
-            call("list", returns=["string"]),
-            call("A {{item}}", each="{{1}}", when=NOT, else_=1),
-            call("B {{item}}", each="{{2}}"),
-        ],
-        HAS_X | {"list": ["x", "y"]},
-        run='ok = ["did B x","did B y"]',
-        asked=["go", "list", "B x", "B y"],
-    ),
-    "a block without a branch": Case(
-        [
-            TYPED,
-            block(call("A", when=when("{{outer.0.x}}", is_=3)), call("B", when=when("{{outer.0.x}}", is_=2))),
-            call("end", 0, 1),
-        ],
-        HAS_X,
-        {"1": "skipped no_branch"},
-        "ok = did end",
-        saw={"end": ['{"x":1}']},
-    ),
-}
 DONE = when("{{0.done}}", is_=True)
 FORM = {"done": "boolean", "note": "string"}
-
-
-def done(note: str = "n") -> dict[str, Any]:
-    return {"done": True, "note": note}
 
 
 def again(note: str = "n") -> dict[str, Any]:
@@ -151,22 +49,118 @@ def loop(*steps: dict[str, Any], most: int = 3, **keys: Any) -> dict[str, Any]:
 
 
 GO = call("go", returns=FORM)
-BLOCKS: dict[str, Case] = {
-    "a block": Case(
+YES = {"done": True, "note": "n"}
+ACT = call("send", 0, worker=1)
+
+CASES: dict[str, Case] = {
+    "map: a list": Case(
+        [LIST, READ],
+        FILES,
+        {"1[0]": "ok = did read a", "1[2]": "ok = did read c"},
+        run='ok = ["did read a","did read b","did read c"]',
+        saw={"read a": []},
+    ),
+    "map: a failed item": Case(
+        [LIST, READ],
+        FILES | {"read b": NO},
+        {"1[1]": "failed worker_refused", "1": 'ok items = ["did read a",null,"did read c"]'},
+        run='partial ? = ["did read a",null,"did read c"]',
+    ),
+    "map: all failed": Case(
+        [call("read {{item}}", each=["a", "b"]), call("end", 0)],
+        {"read a": NO, "read b": NO},
+        {"0": "failed items", "1": "skipped"},
+        run="failed",
+        asked=["read a", "read b"],
+    ),
+    "map: too many": Case(
+        [LIST, READ], FILES, {"1": "failed bad_list"}, "failed", ["list"], limits=Limits(items=2)
+    ),
+    "map: no list": Case(
+        [ANY, call("try", each="{{0.x}}")], {"go": {"x": "abc"}}, {"1": "failed bad_list"}, "failed", ["go"]
+    ),
+    "enough: reached": Case(
+        [LIST, READ | {"enough": 2}],
+        FILES | {"read b": NO},
+        {"1": 'ok = ["did read a",null,"did read c"]'},
+        run='ok = ["did read a",null,"did read c"]',
+    ),
+    "enough: missed": Case(
+        [LIST, READ | {"enough": 2}],
+        FILES | {"read a": NO, "read b": NO},
+        {"1": "failed too_few"},
+        run="failed",
+    ),
+    "filter: some": Case(
+        [FIX, call("see {{item}}", each="{{0}}")],
+        {"judge a": '"bug"', "judge b": '"other"'},
+        {
+            "0[1]": "skipped no_branch",
+            "0": 'ok = ["did fix a",null]',
+            "0[1].1": "skipped condition",
+            "1[1]": "skipped",
+        },
+        run='ok = ["did see did fix a",null]',
+    ),
+    "condition: an absent field": Case(absent(is_=1), HAS_X, {"1": "failed bad_value"}, "failed", ["go"]),
+    "condition: presence is asked first": Case(
+        absent(exists=True, is_=1), HAS_X, run='ok = {"x":1}', asked=["go"]
+    ),
+    "branch: the last of two": Case(
+        [TYPED, call("A", when=IS), call("B", when=IS)], HAS_X, {"1": "skipped"}, "ok = did B", ["go", "B"]
+    ),
+    "branch: an action": Case(
+        [TYPED, call("A", worker=1, when=IS), call("B", when=IS)],
+        HAS_X,
+        {"1": "ok"},
+        "ok = did B",
+        ["go", "A", "B"],
+        acts=True,
+    ),
+    "branch: a map over a map that was skipped takes the list of its else": Case(
+        [
+            TYPED,
+            call("list", returns=["string"]),
+            call("A {{item}}", each="{{1}}", when=NOT, else_=1),
+            call("B {{item}}", each="{{2}}"),
+        ],
+        HAS_X | {"list": ["x", "y"]},
+        run='ok = ["did B x","did B y"]',
+        asked=["go", "list", "B x", "B y"],
+    ),
+    "branch: a block without a branch": Case(
+        [
+            TYPED,
+            block(call("A", when=when("{{outer.0.x}}", is_=3)), call("B", when=when("{{outer.0.x}}", is_=2))),
+            call("end", 0, 1),
+        ],
+        HAS_X,
+        {"1": "skipped no_branch"},
+        "ok = did end",
+        saw={"end": ['{"x":1}']},
+    ),
+    "branch: none, and no step after it": Case(
+        [
+            TYPED,
+            block(call("A", when=when("{{outer.0.x}}", is_=3)), call("B", when=when("{{outer.0.x}}", is_=2))),
+        ],
+        HAS_X,
+        {"1": "skipped no_branch"},
+        "failed no_branch",
+    ),
+    "block: a block": Case(
         [call("A"), block(call("B", "outer"), call("C", 0), access=[0]), call("end", 1)],
         ends={"1.0": "ok = did B", "1.1": "ok = did C", "1": "ok = did C"},
         saw={"B": ["did A"], "C": ["did B"], "end": ["did C"]},
     ),
-}
-LOOPS: dict[str, Case] = {
-    "does not converge": Case(
+    "loop: does not converge": Case(
         [loop(GO), call("see {{0.note}}", 0)],
         {"go": (again("1"), again("2"), again("3"))},
         {"0": "ok not_converged", "1": "ok"},
         "partial ? = did see 3",
         ["go", "go", "go", "see 3"],
     ),
-    "is there a turn before": Case(
+    "loop: is there a turn before": Case(
         [
             loop(
                 call("first"),
@@ -175,75 +169,54 @@ LOOPS: dict[str, Case] = {
                 until=when("{{2.done}}", is_=True),
             )
         ],
-        {"go": (again(), done())},
+        {"go": (again(), YES)},
         asked=["first", "go", "first", "again", "go"],
     ),
-    "an item that does not converge is not enough": Case(
+    "loop: an item that does not converge is not enough": Case(
         [loop(call("go {{item}}", returns=FORM), each=["a", "b"], most=1, enough=2)],
-        {"go a": again(), "go b": done()},
+        {"go a": again(), "go b": YES},
         {"0": "failed too_few"},
         "failed",
     ),
-}
-ACT = call("send", 0, worker=1)
-GAPS: dict[str, Case] = {
-    "a loop that did not converge": Case(
+    "gap: a loop that did not converge": Case(
         [loop(GO, most=1), ACT, call("end", 0, 1)], {"go": again()}, {"1": "skipped"}, "partial", acts=True
     ),
-    "a map with a failed item": Case(
+    "gap: a map with a failed item": Case(
         [call("read {{item}}", each=["a", "b"]), ACT, call("end", 0, 1)],
         {"read a": NO},
         {"1": "skipped"},
         "partial",
         acts=True,
     ),
-    "a map with enough items": Case(
+    "gap: a map with enough items": Case(
         [call("read {{item}}", each=["a", "b"], enough=1), ACT],
         {"read a": NO},
         {"1": "ok"},
         "ok = did send",
         acts=True,
     ),
-    "a step that its condition skipped": Case(
-        [
-            call("go", returns=FORM),
-            call("A", when=when("{{0.done}}", is_=True)),
-            call("send", 0, 1, worker=1),
-        ],
+    "gap: a step that its condition skipped": Case(
+        [call("go", returns=FORM), call("A", when=DONE), call("send", 0, 1, worker=1)],
         {"go": again()},
         {"1": "skipped condition", "2": "ok"},
         "ok = did send",
         acts=True,
     ),
-}
-AGAIN: dict[str, Case] = {
-    "equal items of a list": Case(
+    "again: equal items of a list": Case(
         [call("send {{item}}", worker=1, each=["a", "b", "a"])],
         ends={"0[0]": "ok", "0[2]": "ok"},
         run='ok = ["did send a","did send b","did send a"]',
         asked=["send a", "send b"],
         acts=True,
     ),
-    "a number": Case([call("send", worker=1, each=3)], asked=["send"] * 3, acts=True),
-    "turns": Case(
+    "again: a number": Case([call("send", worker=1, each=3)], asked=["send"] * 3, acts=True),
+    "again: turns": Case(
         [loop(GO, call("send", 0, worker=1))],
-        {"go": (again(), done())},
+        {"go": (again(), YES)},
         asked=["go", "go", "send", "send"],
         acts=True,
     ),
 }
-TABLES = {
-    "map": MAPS,
-    "enough": ENOUGH,
-    "filter": FILTERS,
-    "condition": CONDITIONS,
-    "branch": BRANCHES,
-    "block": BLOCKS,
-    "loop": LOOPS,
-    "gap": GAPS,
-    "again": AGAIN,
-}
-CASES = {f"{table}: {name}": case for table, cases in TABLES.items() for name, case in cases.items()}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -253,12 +226,12 @@ async def test_each_plan_ends_as_the_rules_say(name: str) -> None:
 
 async def test_an_item_that_does_not_converge_is_named() -> None:
     steps = [loop(call("go {{item}}", returns=FORM), each=["a", "b"], most=1)]
-    ran = await carry_out(*steps, workers=team({"go a": done(), "go b": again()}))
+    ran = await carry_out(*steps, workers=team({"go a": YES, "go b": again()}))
     assert "0[1]" in problem_of(ran.result).message
 
 
 async def test_more_turns_than_the_limits_allow() -> None:
-    workers = team({"go": done()})
+    workers = team({"go": YES})
     with pytest.raises(PodiumError, match=r"(?s)4.*3|3.*4"):
         await carry_out(loop(GO, most=4), workers=workers, limits=Limits(turns=3))
     assert not any(worker.requests for worker in workers)

@@ -16,13 +16,13 @@ from core.execution.random_flows import answer, expected, workflows
 from core.virtual_clock import OPTIONS
 from hypothesis import assume, given, strategies as st
 
-from podium import Conductor, Limits, Plan, Result
+from podium import Card, Conductor, Limits, Plan, Result
 from podium.errors import WorkerRefused
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import FREE, Card, Request
+from podium.workers import FREE, Request
 
 Asked = tuple[int, str, tuple[str, ...]]
 SEEDS = st.integers(0, 1_000)
@@ -35,17 +35,14 @@ class Stage:
     def __init__(self, seed: int, *, failing: int = 0, last: int | None = None) -> None:
         self._random = Random(seed)  # noqa: S311 - only waits depend on it
         self._failing, self._last = failing, last
-        self.limits = Limits(
-            plan_steps=100, steps=10_000, calls=10_000, concurrency=self._random.choice([1, 3, 16])
-        )
+        slots = self._random.choice([1, 3, 16])
+        self.limits = Limits(plan_steps=100, steps=10_000, calls=10_000, concurrency=slots)
         self.scope: anyio.CancelScope | None = None
         self.asked: list[Asked] = []
         self._ended: list[tuple[float, Asked]] = []
         self._stopped = inf
-        self.workers = [
-            Actor(Card(name=name, price=FREE), self._act(number))
-            for number, name in enumerate(("ann", "bob"))
-        ]
+        names = enumerate(("ann", "bob"))
+        self.workers = [Actor(Card(name=name, price=FREE), self._act(number)) for number, name in names]
 
     @property
     def met(self) -> list[Asked]:
@@ -131,9 +128,7 @@ def test_so_it_does_if_some_items_are_enough(steps: list[dict[str, Any]], seed: 
 
 
 @given(workflows(), SEEDS, st.integers(1, 12))
-def test_after_a_cancel_a_run_repeats_what_was_in_flight(
-    steps: list[dict[str, Any]], seed: int, last: int
-) -> None:
+def test_after_a_cancel_a_run_repeats_what_was_in_flight(steps: Any, seed: int, last: int) -> None:
     plan, journal = plan_of(*steps), MemoryJournal()
     first, second = Stage(seed, last=last), Stage(seed + 1)
 

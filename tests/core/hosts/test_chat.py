@@ -3,17 +3,17 @@
 from typing import Any
 
 import pytest
+from core.actors import breaking_off
 
-from podium import Conductor, Plan, ScriptedWorker, Step
+from podium import Conductor, Message, Plan, Retry, ScriptedWorker, Step
 from podium.errors import QueryError, RunFailed, WorkerFailed
-from podium.execution import Retry
 from podium.hosts import ChatCall, ContinuationStore, tool_call
 from podium.hosts.continuation import continuation_names
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.run import RunOptions
-from podium.types import Completion, Message, RunEnded, Tools
-from podium.workers import Request
+from podium.types import RunEnded, Tools
+from podium.workers import Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ CALL = tool_call("call-1", "weather", {"city": "Bern"})
 AFTER = (*ASK, Message("assistant", "", (CALL,)), Message("tool", "31 degrees", (), "call-1"))
 
 
-def team(*workers: ScriptedWorker, **options: Any) -> Conductor:
+def team(*workers: Worker, **options: Any) -> Conductor:
     """Return a conductor whose plan has each worker shown the one before."""
     steps = [Step(at, f"task {at}", (at - 1,) if at else ()) for at in range(len(workers))]
     return Conductor(FixedPlanner(Plan(tuple(steps))), list(workers), **options)
@@ -31,19 +31,7 @@ def team(*workers: ScriptedWorker, **options: Any) -> Conductor:
 
 async def test_a_step_that_is_tried_again_is_streamed_on_if_it_writes_the_same() -> None:
     def conductor(first: str, second: str) -> Conductor:
-        texts = iter([first, second])
-
-        class Breaks(ScriptedWorker):
-            async def call(self, request: Request) -> Any:
-                text = next(texts)
-                yield text[:3]
-                if text == first:
-                    raise TimeoutError("cut")
-                yield text[3:]
-                yield Completion(text)
-
-        retry = Retry(attempts=2, first_wait=0.001, retry_on=frozenset({"worker_failed"}))
-        return team(Breaks("writer", ""), retry=retry)
+        return team(breaking_off(first, second), retry=Retry(attempts=2, first_wait=0.001))
 
     items = [item async for item in ChatCall(conductor("Yes, but", "Yes, it is."), ASK).stream()]
     assert "".join(item for item in items if isinstance(item, str)) == "Yes, it is."

@@ -10,7 +10,7 @@ import pytest
 from contracts.provider_errors import PROVIDER_ERRORS
 
 import podium.hosts
-from podium import Conductor, Message, Plan, ScriptedWorker, Step
+from podium import Conductor, Message, Plan, Result, Retry, Sampling, ScriptedWorker, Step
 from podium.errors import (
     ConfigError,
     RunFailed,
@@ -20,13 +20,12 @@ from podium.errors import (
     WorkerRefused,
     WorkerTimeout,
 )
-from podium.execution import Retry
 from podium.hosts import read_completion, read_sampling, result_metadata, sampling_arguments, worker_errors
 from podium.hosts.errors import worker_error
 from podium.hosts.results import answered, plan_lines
 from podium.planners import FixedPlanner
 from podium.secrets import register
-from podium.types import Completion, Constraint, Problem, Result, Sampling
+from podium.types import Completion, Constraint, Problem
 from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -73,14 +72,8 @@ async def test_an_answer_that_lacks_something_is_returned_or_raised() -> None:
 
 def test_sampling_is_read_and_written() -> None:
     form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
-    said = {
-        "temperature": 0.0,
-        "top_p": 0.5,
-        "max_tokens": 9,
-        "seed": 1,
-        "stop": "END",
-        "response_format": form,
-    }
+    said = {"temperature": 0.0, "top_p": 0.5, "max_tokens": 9, "seed": 1, "stop": "END"}
+    said |= {"response_format": form}
     sampling = read_sampling({**said, "reasoning_effort": "low", "extra": None}, of="Model")
     assert sampling == Sampling(0.0, 0.5, 9, ("END",), 1, "low", Constraint("json", {"type": "object"}))
     shared = ("temperature", "top_p", "max_tokens", "seed")
@@ -93,9 +86,8 @@ def test_sampling_is_read_and_written() -> None:
 
 def test_an_answer_is_one_whose_end_was_seen_and_that_says_something() -> None:
     asked = (Message("user", "What?"),)
-    done = read_completion(
-        asked, text="Red.", finish_reason="max_tokens", usage={"input_tokens": 3, "output_tokens": 1}
-    )
+    usage = {"input_tokens": 3, "output_tokens": 1}
+    done = read_completion(asked, text="Red.", finish_reason="max_tokens", usage=usage)
     assert (done.text, done.finish_reason, done.usage) == ("Red.", "length", Usage(3, 1))
     assert read_completion(asked, text="Red.", finish_reason="stop", usage=Usage(1, 1)).usage == Usage(1, 1)
     assert read_completion(asked, text="Red.", finish_reason="stop").usage.estimated
@@ -118,8 +110,7 @@ def test_a_provider_exception_is_told_in_one_way() -> None:
         error = worker_error(case.make(), "writer")
         told = (type(error), error.maybe_paid, error.retry_after, error.status)
         assert told == (case.kind, case.maybe_paid, case.retry_after, case.status), case.name
-        assert case.says in str(error)
-        assert "worker 'writer'" in str(error)
+        assert all(text in str(error) for text in (case.says, "worker 'writer'"))
 
 
 def test_the_original_is_the_cause_and_podium_s_own_errors_pass() -> None:
@@ -158,7 +149,6 @@ def test_a_host_s_own_exceptions_are_read_first_wherever_they_stand() -> None:
     assert isinstance(worker_error(TimeoutError("late"), "writer", reader=hook), WorkerTimeout)
 
 
-@pytest.mark.anyio
 async def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
     """A cancelled future inside would otherwise stop the whole run; a cancel of the task passes."""
     with pytest.raises(WorkerFailed), worker_errors("writer"):

@@ -6,13 +6,13 @@ from typing import Any, Unpack
 import pytest
 from pydantic import BaseModel
 
-from podium import Card, ChatWorker, Conductor, Endpoint, ScriptedWorker
+from podium import Card, ChatWorker, Conductor, Endpoint, Message, Price, ScriptedWorker
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerTimeout
 from podium.hosts import CardMaker, CardOptions, ConductorFace, ToolWorker, text_of
 from podium.planners import FixedPlanner
-from podium.types import Completion, Message
+from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import Price, Request, Worker, complete
+from podium.workers import Request, Worker, complete
 
 pytestmark = pytest.mark.anyio
 TEXT = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -116,18 +116,15 @@ def test_values_become_text() -> None:
             text_of(value)
 
 
-class Face:
-    """A host's object that a conductor answers for."""
-
-    def __init__(self, conductor: Conductor) -> None:
-        self.conductor = conductor
-
-
 class Keeper:
     """A host's object that has a conductor, and does more than ask it."""
 
     def __init__(self, conductor: Conductor) -> None:
         self.conductor = conductor
+
+
+class Face(Keeper):
+    """A host's object that a conductor answers for."""
 
 
 ConductorFace.register(Face)
@@ -179,5 +176,4 @@ def test_podium_s_own_workers_pass_and_faces_are_their_conductor() -> None:
     assert as_worker(inner) is inner
     assert as_worker(Face(inner)) is inner
     assert isinstance(as_worker(Keeper(inner)), Card)
-    endpoint = Endpoint("http://127.0.0.1:9/v1")
-    assert isinstance(as_worker(ChatWorker("m", endpoint=endpoint)), ChatWorker)
+    assert isinstance(as_worker(ChatWorker("m", endpoint=Endpoint("http://127.0.0.1:9/v1"))), ChatWorker)

@@ -10,7 +10,6 @@ __all__ = ["place", "postgres_server", "postgres_url"]
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'journal.db'}"
     url: str = request.getfixturevalue("postgres_url")

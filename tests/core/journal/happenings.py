@@ -1,21 +1,20 @@
 """Events of runs, as a conductor tells them."""
 
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
+from podium import Message, Plan, Result, Step
+from podium.journal import Journal
 from podium.types import (
     Event,
-    Message,
     Outcome,
-    Plan,
     PlanReady,
     Problem,
-    Result,
     RoundStarted,
     RunEnded,
     RunStarted,
     RunStopped,
-    Step,
     StepEnded,
     StepStarted,
 )
@@ -34,9 +33,16 @@ def started(
 
 def step_ended(run_id: str, step: int, text: str = "Found.") -> StepEnded:
     """Return the end of a step that went well."""
-    outcome = Outcome(
-        round=1, step=step, worker="a", status="ok", text=text, usage=Usage(3, 4), cost=0.5, attempts=1
-    )
+    given: Any = {
+        "round": 1,
+        "step": step,
+        "worker": "a",
+        "status": "ok",
+        "text": text,
+        "cost": 0.5,
+        "attempts": 1,
+    }
+    outcome = Outcome(usage=Usage(3, 4), **given)
     return StepEnded(run_id=run_id, at=0.2, round=1, step=step, attempt=1, outcome=outcome, key="k")
 
 
@@ -60,3 +66,11 @@ def course(run_id: str) -> Iterator[Event]:
         )
         yield step_ended(run_id, index)
     yield ended(run_id)
+
+
+async def record_run(journal: Journal, run_id: str, *events: Event, **first: Any) -> None:
+    """Record a run that nobody holds: these events after its start, or all of them."""
+    log = await journal.begin(started(run_id, **first), minted=False)
+    for event in events or course(run_id):
+        log.append(event)
+    await log.aclose()

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -43,6 +44,7 @@ async def main(place, run_id):
 
 anyio.run(main, *sys.argv[1:3])
 """
+HOLDER = "import sys; from podium.journal.sql.lease import new_holder; print(new_holder(), flush=True)"
 
 
 class Stalling(SqlJournal):
@@ -76,10 +78,8 @@ async def test_a_stalled_holder_writes_nothing_once_its_run_is_taken(place: str)
     lost: list[str] = []
     stalled = Stalling(place)
     async with stalled, SqlJournal(place) as other:
-        taken, kept = (
-            await stalled.begin(started("taken"), minted=False),
-            await stalled.begin(started("kept"), minted=False),
-        )
+        taken = await stalled.begin(started("taken"), minted=False)
+        kept = await stalled.begin(started("kept"), minted=False)
         taken.on_lost = lambda: lost.append("taken")
         stalled.goes = anyio.Event()
         taken.append(step_ended("taken", 0, "of the stalled"))
@@ -101,11 +101,8 @@ async def test_a_stalled_holder_writes_nothing_once_its_run_is_taken(place: str)
         kept.append(ended("kept"))
         await kept.aclose()
         records = await other.records("taken")
-        assert [record.entry().event for record in records] == [
-            started("taken"),
-            step_ended("taken", 0, "of the new"),
-            ended("taken"),
-        ]
+        events = [record.entry().event for record in records]
+        assert events == [started("taken"), step_ended("taken", 0, "of the new"), ended("taken")]
         assert verify(records) is None
         assert len(await other.records("kept")) == 3
         assert {row.run_id: row.state for row in await other.runs()} == {"taken": "ok", "kept": "ok"}
@@ -132,11 +129,8 @@ async def test_a_lost_acknowledgement_writes_nothing_twice(place: str) -> None:
         await log.aclose()
         records = await journal.records("mine")
         assert verify(records) is None
-        assert [record.entry().event for record in records] == [
-            started("mine"),
-            step_ended("mine", 0),
-            ended("mine"),
-        ]
+        events = [record.entry().event for record in records]
+        assert events == [started("mine"), step_ended("mine", 0), ended("mine")]
 
 
 @pytest.fixture
@@ -148,7 +142,6 @@ def child(place: str) -> Callable[..., None]:
         command = [sys.executable, "-c", CHILD, str(place), run_id, *how]
         environment = {**os.environ, "PYTHONPATH": str(tests)}
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-            assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
             process.send_signal(signal.SIGKILL)
 
@@ -156,9 +149,7 @@ def child(place: str) -> Callable[..., None]:
 
 
 @pytest.mark.long
-async def test_a_run_that_kills_its_process_is_not_taken_up_for_ever(
-    place: str, child: Callable[..., None]
-) -> None:
+async def test_a_run_that_kills_its_process_is_not_taken_for_ever(place: str, child: Any) -> None:
     await anyio.to_thread.run_sync(child, "mine", "new")
     async with SqlJournal(place) as journal:
         assert [row.state for row in await journal.runs()] == ["stopped"]
@@ -178,14 +169,10 @@ async def test_a_run_that_kills_its_process_is_not_taken_up_for_ever(
         await log.aclose()
 
 
-HOLDER = "import sys; from podium.journal.sql.lease import new_holder; print(new_holder(), flush=True)"
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc here")
 def test_a_process_that_was_killed_has_ended_before_anybody_waits_for_it() -> None:
     command = [sys.executable, "-c", f"{HOLDER}; sys.stdin.read()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         holder = process.stdout.readline().strip()
         assert not has_ended(holder)
         process.kill()

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from core.journal.happenings import ended, started
+from core.journal.happenings import ended, record_run
 
 from podium.journal import Schema, SqlJournal, SqlTables, anchors_of, export, journal as journals, verify_runs
 from podium.journal.audit import read_lines, verify_each
@@ -30,9 +30,7 @@ async def record(journal: SqlJournal, count: int = COUNT) -> list[str]:
         family = [outer, f"{outer}-a", f"{outer}-b"] if number % 3 == 0 else [outer]
         for place, run_id in enumerate(family):
             parent = (family[place - 1], 1, 0, 1) if place else None
-            log = await journal.begin(started(run_id, parent=parent), minted=True)
-            log.append(ended(run_id))
-            await log.aclose()
+            await record_run(journal, run_id, ended(run_id), parent=parent)
         ids += family
     return ids
 
@@ -68,8 +66,7 @@ async def test_rows_that_nobody_can_reach_are_verified(journal: SqlJournal) -> N
         wrong = {each.run_id: each.reason for each in found}
     assert set(wrong) == {"run00", "run01", "run02", "run03-a", "run03-b", "run04", "run05"}
     assert wrong["run00"] == "its outer run nobody is missing"
-    assert wrong["run03-b"] == "its outer run run03-a is missing"
-    assert wrong["run04"] == "its row is missing"
+    assert (wrong["run03-b"], wrong["run04"]) == ("its outer run run03-a is missing", "its row is missing")
 
 
 async def test_prunes_in_parts(journal: SqlJournal) -> None:
@@ -77,24 +74,17 @@ async def test_prunes_in_parts(journal: SqlJournal) -> None:
     async with journal:
         ids = await record(journal)
         for number in range(20):
-            await change(
-                journal,
-                "UPDATE podium_runs SET began = ?, ended = ? WHERE run_id LIKE ?",
-                10.0 * number,
-                10.0 * number + 1,
-                f"run{number:02}%",
-            )
+            times = "UPDATE podium_runs SET began = ?, ended = ? WHERE run_id LIKE ?"
+            await change(journal, times, 10.0 * number, 10.0 * number + 1, f"run{number:02}%")
         await change(journal, "UPDATE podium_runs SET ended = 9e12 WHERE run_id = 'run07'")
         held = [await journal.claim(run_id) for run_id in ("run02", "run06-b")]
         assert await journal.prune(86400.0) == 17
         left = {row.run_id for row in await journal.runs(limit=None, nested=True)}
         kept = {"run02", "run06", "run06-a", "run06-b", "run07"} | {each for each in ids if each >= "run20"}
-        assert left == kept
-        assert await journal.strays() == []
+        assert (left, await journal.strays()) == (kept, [])
         for log in held:
             await log.aclose()
-        assert await journal.prune(86400.0) == 2
-        assert await journal.prune(86400.0) == 0
+        assert (await journal.prune(86400.0), await journal.prune(86400.0)) == (2, 0)
 
 
 async def test_the_settings_of_the_documentation(postgres_url: str) -> None:

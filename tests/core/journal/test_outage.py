@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import anyio.lowlevel
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 from core.actors import boss, plan_of
-from core.journal.happenings import course, ended, started
+from core.journal.happenings import ended, record_run, started
 
 from podium import Conductor, ScriptedWorker
 from podium.errors import JournalError, RunExists, RunUnknown
@@ -49,9 +50,7 @@ async def test_whatever_a_driver_raises_is_tried_again(place: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("is_entered", [True, pytest.param(False, marks=pytest.mark.long)])
-async def test_a_run_that_was_given_up_is_resumed_by_the_same_process(
-    tmp_path: Path, *, is_entered: bool
-) -> None:
+async def test_a_run_that_was_given_up_is_resumed_by_its_process(tmp_path: Path, *, is_entered: bool) -> None:
     path = tmp_path / "journal.db"
     locker = sqlite3.connect(path, isolation_level=None)
 
@@ -67,24 +66,19 @@ async def test_a_run_that_was_given_up_is_resumed_by_the_same_process(
     workers = [ScriptedWorker("a", first), ScriptedWorker("b", "two")]
     conductor = Conductor(boss(""), workers, journal=SqlJournal(path, patience=0.3, max_recoveries=0))
 
-    async def fail_and_resume() -> None:
+    async with conductor if is_entered else AsyncExitStack():
         for _ in range(2):
+            again = conductor.resume if workers[0].requests else partial(conductor.run, CHAIN)
             with anyio.fail_after(10), pytest.raises(JournalError, match="locked") as caught:
-                await (
-                    conductor.resume("mine") if workers[0].requests else conductor.run(CHAIN, run_id="mine")
-                )
-            assert (caught.value.code, caught.value.result.problem.code) == ("journal", "journal")
+                await again(run_id="mine")
+            result = caught.value.result
+            assert (caught.value.code, result.problem.code, workers[1].requests) == ("journal", "journal", [])
+            assert (result.status != "ok", result.outcomes[0].status) == (True, "ok")
             locker.execute("ROLLBACK")
         locker.close()
         with anyio.fail_after(2):
             result = await conductor.resume("mine")
         assert (result.status, result.answer) == ("ok", "two")
-
-    if is_entered:
-        async with conductor:
-            await fail_and_resume()
-    else:
-        await fail_and_resume()
 
 
 @pytest.mark.parametrize("is_open", [True, pytest.param(False, marks=pytest.mark.long)])
@@ -97,9 +91,8 @@ async def test_a_run_that_was_never_recorded_says_how_to_start_it(tmp_path: Path
     async with conductor if is_open else AsyncExitStack():
         with closing(sqlite3.connect(path, isolation_level=None)) as locker:
             locker.execute("BEGIN EXCLUSIVE")
-            with pytest.raises(
-                JournalError, match=r"run_id='mine'\)`, or `podium run --run-id mine`, starts it"
-            ) as caught:
+            told = r"run_id='mine'\)`, or `podium run --run-id mine`, starts it"
+            with pytest.raises(JournalError, match=told) as caught:
                 await conductor.run(CHAIN, run_id="mine")
         assert caught.value.code == "journal"
         with pytest.raises(RunUnknown):
@@ -114,11 +107,8 @@ async def test_a_deleted_file_gets_no_records(tmp_path: Path) -> None:
         await journal.check(0.5)
         log = await journal.begin(started("before"), minted=False)
         path.unlink()
-        for use in (
-            lambda: journal.check(0.5),
-            lambda: journal.begin(started("after"), minted=False),
-            journal.runs,
-        ):
+        check, begin = partial(journal.check, 0.5), partial(journal.begin, started("b"), minted=False)
+        for use in (check, begin, journal.runs):
             with anyio.fail_after(3), pytest.raises(JournalError, match="file was deleted or replaced"):
                 await use()
         log.append(ended("before"))
@@ -135,13 +125,6 @@ PATIENCE = 20.0
 """Seconds; longer than anything takes that nobody holds up."""
 TURNS = range(0, 60, 6)
 """Of the event loop, after which something is cancelled or held up."""
-
-
-async def record_one(journal: SqlJournal, run_id: str) -> None:
-    log = await journal.begin(started(run_id), minted=False)
-    for event in course(run_id):
-        log.append(event)
-    await log.aclose()
 
 
 async def by_scope(work: Work, turns: int) -> None:
@@ -171,7 +154,7 @@ async def turn(turns: int) -> None:
 async def test_who_is_cancelled_leaves_no_transaction_and_no_run_behind(place: str, cancel: Cancel) -> None:
     """Whenever it is cancelled: others write at once, and take the run at once."""
     async with SqlJournal(place, patience=PATIENCE) as journal, SqlJournal(place, patience=PATIENCE) as other:
-        await record_one(journal, "mine")
+        await record_run(journal, "mine")
 
         async def claim() -> None:
             await (await journal.claim("mine")).aclose()
@@ -183,22 +166,20 @@ async def test_who_is_cancelled_leaves_no_transaction_and_no_run_behind(place: s
                 while [row.holder for row in await other.runs(prefix="mine")] != [None]:  # noqa: ASYNC110
                     await anyio.sleep(0.01)  # given up by the next commit, which announces nothing
             await (await other.claim("mine")).aclose()
-            await record_one(other, f"run{turns}")
+            await record_run(other, f"run{turns}")
         assert len(await other.runs(limit=None)) == 1 + len(TURNS)
 
 
 @pytest.fixture
 def locked(tmp_path: Path) -> tuple[Path, sqlite3.Connection]:
     path = tmp_path / "journal.db"
-    asyncio.run(record_one(SqlJournal(path), "first"))
+    asyncio.run(record_run(SqlJournal(path), "first"))
     return path, sqlite3.connect(path, isolation_level=None)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("cancel", [by_scope, by_task])
-async def test_leaving_by_a_cancel_waits_for_no_patience(
-    locked: tuple[Path, sqlite3.Connection], cancel: Cancel
-) -> None:
+async def test_leaving_by_a_cancel_waits_for_no_patience(locked: tuple[Path, Any], cancel: Cancel) -> None:
     """A database that does not answer keeps nobody who is cancelled; the run can be taken up later."""
     path, locking = locked
     locking.execute("BEGIN IMMEDIATE")
@@ -215,7 +196,7 @@ async def test_leaving_by_a_cancel_waits_for_no_patience(
         await cancel(carry_out, 50)
     locking.execute("ROLLBACK")
     locking.close()
-    await record_one(SqlJournal(path), "other")
+    await record_run(SqlJournal(path), "other")
     assert {run.run_id for run in await SqlJournal(path).runs()} >= {"first", "other"}
 
 
@@ -223,7 +204,7 @@ async def test_a_caller_that_is_cancelled_while_it_begins_a_run_that_exists(plac
     """It is cancelled, whenever it is; the refusal never replaces its one cancellation."""
     swallowed: list[int] = []
     async with SqlJournal(place) as journal:
-        await record_one(journal, "r")
+        await record_run(journal, "r")
         for turns in range(0, 40, 8):
             task = asyncio.create_task(journal.begin(started("r"), minted=False))
             for _ in range(turns):

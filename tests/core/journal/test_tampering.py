@@ -9,12 +9,12 @@ from typing import Any
 
 import anyio
 import pytest
+from core.actors import in_turn
 from core.journal.happenings import course, started
 from hypothesis import given, strategies as st
 
-from podium import ChatPlanner, Conductor, ScriptedWorker
+from podium import ChatPlanner, Conductor, Retry, ScriptedWorker
 from podium.errors import JournalBroken, WorkerUnavailable
-from podium.execution import Retry
 from podium.journal import (
     Record,
     Schema,
@@ -31,7 +31,6 @@ from podium.journal.journal import ROOT, Break, link, verify
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import NestedRunEnded
-from podium.workers.simple import Reply
 
 TABLES = ("podium_runs", "podium_events", "podium_cache")
 FREE = {"holder", "fence", "recoveries"}
@@ -63,8 +62,7 @@ class Recorded:
     async def fill(self) -> "Recorded":
         """Record runs: nested, resumed, cached, approved, failed, and one that did not end."""
         team = Conductor(FixedPlanner(PLAN), [ScriptedWorker("inmost", "inmost said")])
-        replies: list[Reply] = [WorkerUnavailable("it is down"), "it is up"]
-        flaky = ScriptedWorker("flaky", lambda request: replies.pop(0))
+        flaky = in_turn("flaky", WorkerUnavailable("it is down"), "it is up")
         down = ScriptedWorker("down", WorkerUnavailable("it is down"))
         once = Retry(attempts=1)
         async with self.journal, self.cache:
@@ -81,9 +79,8 @@ class Recorded:
             planner = ChatPlanner(ScriptedWorker("boss", PLAN))
             conductor = Conductor(planner, [ScriptedWorker("w", "yes")], journal=self.journal, policy=policy)
             await conductor.run("Approved?", run_id="approved")
-            await Conductor(FixedPlanner(PLAN), [down], journal=self.journal, retry=once).run(
-                "Failed?", run_id="failed"
-            )
+            conductor = Conductor(FixedPlanner(PLAN), [down], journal=self.journal, retry=once)
+            await conductor.run("Failed?", run_id="failed")
             log = await self.journal.begin(started("open"), minted=False)
             for event in list(course("open"))[:-1]:
                 log.append(event)
@@ -108,32 +105,20 @@ class Recorded:
     async def rows(self, table: str) -> list[Cells]:
         order = {"podium_runs": "run_id", "podium_events": "run_id, number", "podium_cache": "key"}[table]
         query = f"SELECT * FROM {table} ORDER BY {order}"  # noqa: S608 - names from above
-        return [
-            dict(row) for row in await self.tables.transaction(lambda each: each.fetch(query), reads=True)
-        ]
+        found = await self.tables.transaction(lambda each: each.fetch(query), reads=True)
+        return [dict(row) for row in found]
 
     async def verify(self, *run_ids: str, anchors: tuple[Anchor, ...] = ()) -> tuple[Break, ...]:
         return await verify_runs(self.journal, run_ids or None, anchors=anchors, cache=self.cache)
 
 
-def _record(location: str) -> Recorded:
-    return anyio.run(Recorded(location).fill)
-
-
-@pytest.fixture(scope="module")
-def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    return _record(f"sqlite:///{tmp_path_factory.mktemp('audit') / 'runs.db'}")
-
-
-@pytest.fixture(scope="module")
-def postgres(postgres_server: Any) -> Recorded:
-    return _record(postgres_server.url(postgres_server.create_database(), driver="postgresql"))
-
-
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)], scope="module")
-def recorded(request: pytest.FixtureRequest) -> Recorded:
-    found: Recorded = request.getfixturevalue(request.param)
-    return found
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    place = f"sqlite:///{tmp_path_factory.mktemp('audit') / 'runs.db'}"
+    if request.param == "postgres":
+        server = request.getfixturevalue("postgres_server")
+        place = server.url(server.create_database(), driver="postgresql")
+    return anyio.run(Recorded(place).fill)
 
 
 Change = Callable[[Recorded, st.DataObject], Any]
@@ -147,9 +132,8 @@ async def _change_a_value(runs: Recorded, data: st.DataObject) -> set[str]:
     value, others = row[column], [other[column] for other in rows if other[column] != row[column]]
     if column == "state" and row["run_id"] == "open":
         others = [state for state in others if state != "stopped"]
-    changes = (
-        [value + 100 if isinstance(value, int | float) else f"{value or ''}x"] if value is not None else []
-    )
+    more = value + 100 if isinstance(value, int | float) else f"{value or ''}x"
+    changes = [] if value is None else [more]
     if column in ("parent", "ended", "cost") and value is not None:
         changes.append(None)
     if column in ("run_id", "number", "key"):
@@ -171,9 +155,8 @@ async def _remove_a_row(runs: Recorded, data: st.DataObject) -> set[str]:
         return {row["run_id"]}
     rows = await runs.rows("podium_events")
     last = max(row["number"] for row in rows if row["run_id"] == "open")
-    row = data.draw(
-        st.sampled_from([row for row in rows if (row["run_id"], row["number"]) != ("open", last)])
-    )
+    others = [row for row in rows if (row["run_id"], row["number"]) != ("open", last)]
+    row = data.draw(st.sampled_from(others))
     where = "run_id = ? AND number = ?"
     await runs.sql(f"DELETE FROM podium_events WHERE {where}", row["run_id"], row["number"])  # noqa: S608
     return {row["run_id"]}
@@ -187,11 +170,8 @@ async def _copy_a_run(runs: Recorded, data: st.DataObject) -> set[str]:
         run_id,
     )
     if data.draw(st.booleans()):
-        await runs.sql(
-            "INSERT INTO podium_events SELECT 'copy', number, at, text, hash "
-            "FROM podium_events WHERE run_id = ?",
-            run_id,
-        )
+        events = "SELECT 'copy', number, at, text, hash FROM podium_events WHERE run_id = ?"
+        await runs.sql(f"INSERT INTO podium_events {events}", run_id)
     return {"copy"}
 
 
@@ -218,20 +198,16 @@ async def _ids(runs: Recorded) -> list[str]:
     return [row["run_id"] for row in await runs.rows("podium_runs")]
 
 
-def test_a_changed_cached_answer_is_not_used(recorded: Recorded, caplog: pytest.LogCaptureFixture) -> None:
-    async def check() -> None:
-        worker = Same("said anew")
-        conductor = Conductor(FixedPlanner(PLAN), [worker], cache=recorded.cache)
-        async with recorded.changed():
-            await recorded.sql("UPDATE podium_cache SET text = replace(text, 'said once', 'was said')")
-            for _ in range(2):
-                (found,) = await recorded.verify()
-                assert (found.run_id, "cached answer" in found.reason) == ("cached", True)
-                assert (await conductor.run("Cached?")).answer == "said anew"
-            assert "could not be read" in caplog.text
-            assert "was changed" in caplog.text
-
-    anyio.run(check)
+@pytest.mark.anyio
+async def test_a_changed_cached_answer_is_not_used(recorded: Recorded, caplog: Any) -> None:
+    conductor = Conductor(FixedPlanner(PLAN), [Same("said anew")], cache=recorded.cache)
+    async with recorded.changed():
+        await recorded.sql("UPDATE podium_cache SET text = replace(text, 'said once', 'was said')")
+        for _ in range(2):
+            (found,) = await recorded.verify()
+            assert (found.run_id, "cached answer" in found.reason) == ("cached", True)
+            assert (await conductor.run("Cached?")).answer == "said anew"
+        assert all(part in caplog.text for part in ("could not be read", "was changed"))
 
 
 @pytest.mark.long
@@ -240,9 +216,8 @@ def test_an_anchor_shows_what_the_journal_cannot(recorded: Recorded) -> None:
         async with recorded.journal:
             anchors = tuple([each async for each in anchors_of(recorded.journal)])
             assert {each.run_id for each in anchors} == set(await _ids(recorded))
-            assert [each async for each in anchors_of(recorded.journal, ["failed"])] == [
-                each for each in anchors if each.run_id == "failed"
-            ]
+            failed = [each async for each in anchors_of(recorded.journal, ["failed"])]
+            assert failed == [each for each in anchors if each.run_id == "failed"]
         assert await recorded.verify(anchors=anchors) == ()
         assert await recorded.verify("outer", anchors=anchors) == ()
         for deed, run_id, reason in (
@@ -277,30 +252,23 @@ async def _forge(runs: Recorded, run_id: str) -> None:
         if row["run_id"] == run_id:
             text = row["text"].replace("yes", "no")
             before = link(before, run_id, row["number"], row["at"], text)
-            await runs.sql(
-                "UPDATE podium_events SET text = ?, hash = ? WHERE run_id = ? AND number = ?",
-                *(text, before, run_id, row["number"]),
-            )
+            change = "UPDATE podium_events SET text = ?, hash = ? WHERE run_id = ? AND number = ?"
+            await runs.sql(change, text, before, run_id, row["number"])
 
 
-def test_a_nested_run_that_goes_on_is_as_recorded(tmp_path: Path) -> None:
-    async def check() -> None:
-        replies: list[Reply] = [WorkerUnavailable("it is down"), "it is up"]
-        inner = ScriptedWorker("inmost", lambda request: replies.pop(0))
-        journal = SqlJournal(tmp_path / "runs.db")
-        once = Retry(attempts=1)
-        team = Conductor(FixedPlanner(PLAN), [inner], retry=once)
-        conductor = Conductor(FixedPlanner(PLAN), [team], journal=journal, retry=once)
-        assert (await conductor.run("What?", run_id="outer")).status == "failed"
-        assert (await conductor.resume("outer")).answer == "it is up"
-        assert await verify_runs(journal) == ()
-        events = [entry.event for entry in await journal.read("outer")]
-        links = [event for event in events if isinstance(event, NestedRunEnded)]
-        (nested,) = [row.run_id for row in await journal.runs(nested=True) if row.parent == "outer"]
-        assert len(links) == 2
-        assert links[-1].records == len(await journal.records(nested))
-
-    anyio.run(check)
+@pytest.mark.anyio
+async def test_a_nested_run_that_goes_on_is_as_recorded(tmp_path: Path) -> None:
+    inner = in_turn("inmost", WorkerUnavailable("it is down"), "it is up")
+    journal, once = SqlJournal(tmp_path / "runs.db"), Retry(attempts=1)
+    team = Conductor(FixedPlanner(PLAN), [inner], retry=once)
+    conductor = Conductor(FixedPlanner(PLAN), [team], journal=journal, retry=once)
+    assert (await conductor.run("What?", run_id="outer")).status == "failed"
+    assert (await conductor.resume("outer")).answer == "it is up"
+    assert await verify_runs(journal) == ()
+    events = [entry.event for entry in await journal.read("outer")]
+    links = [event for event in events if isinstance(event, NestedRunEnded)]
+    (nested,) = [row.run_id for row in await journal.runs(nested=True) if row.parent == "outer"]
+    assert (len(links), links[-1].records) == (2, len(await journal.records(nested)))
 
 
 def chained(*texts: str) -> list[Record]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from core.actors import plan_of
-from servers.mcp_client import User, approves, connect, http_of, stdio_of
+from servers.mcp_client import approves, connect, http_of, stdio_of
 from servers.web_thread import serving_mcp
 
 from podium import Card, Conductor, FunctionWorker, __version__
@@ -125,8 +125,7 @@ async def test_errors_have_codes() -> None:
             assert refused["isError"]
             assert refused["structuredContent"]["code"] == "unknown_worker"
             assert refused["content"][0]["text"].startswith("unknown_worker: ")
-            empty = await client.call("ask", question=" ")
-            assert empty["structuredContent"]["code"] == "query"
+            assert (await client.call("ask", question=" "))["structuredContent"]["code"] == "query"
             failed = {"steps": [{"worker": "fails", "subtask": "x", "access": []}]}
             none = await client.call("run_plan", plan=failed)
             assert none["isError"]
@@ -139,34 +138,24 @@ async def test_errors_have_codes() -> None:
             assert lacking["content"][1]["text"].startswith("The answer is incomplete (")
 
 
-def noted(user: User, asked: list[str]) -> User:
-    """Return a user whose questions are noted."""
-
-    def decide(message: str) -> dict[str, object]:
-        asked.append(message)
-        return user(message)
-
-    return decide
-
-
 async def test_the_user_of_the_client_approves_actions(tmp_path: Path) -> None:
     asked: list[str] = []
+
+    def user(message: str) -> dict[str, object]:
+        asked.append(message)
+        return approves(message)
+
     mail = FunctionWorker(lambda step: "sent", card=Card(name="mail", price=FREE), acts=True)
     policy = Policy(approve="later", ask="actions")
     plan = FixedPlanner(plan_of((0, "To Ada", ())))
     conductor = Conductor(plan, [mail], policy=policy, journal=SqlJournal(tmp_path / "runs.db"))
     with served(conductor) as url:
-        async with connect(http_of(url), user=noted(approves, asked)) as client:
+        async with connect(http_of(url), user=user) as client:
             assert (await client.call("ask", question="q"))["content"][0]["text"] == "sent"
-        workers = await McpServer("podium", StreamableHttp(url)).workers()
+        workers = await McpServer("it", StreamableHttp(url)).workers()
     assert asked == ["May these actions be carried out?\n0. mail: To Ada"]
     acts = {worker.card.name: worker.acts for worker in workers}
-    assert acts == {
-        "podium.ask": True,
-        "podium.plan": False,
-        "podium.run_plan": True,
-        "podium.list_models": False,
-    }
+    assert acts == {"it.ask": True, "it.plan": False, "it.run_plan": True, "it.list_models": False}
 
 
 async def test_the_user_of_the_client_answers_the_question_of_a_step(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from servers import mcp_server
 from servers.mcp_server import make_server
 from servers.web_thread import Served, serving_mcp
 
-from podium import Conductor, Retry
+from podium import Conductor, Message, Plan, Retry, Step
 from podium.errors import (
     ConfigError,
     ToolFailed,
@@ -25,7 +25,7 @@ from podium.errors import (
 )
 from podium.mcp import McpServer, Stdio, StreamableHttp
 from podium.planners import FixedPlanner
-from podium.types import Completion, Message, Plan, Step
+from podium.types import Completion
 from podium.workers import Request, Worker, complete
 
 pytestmark = pytest.mark.anyio
@@ -33,9 +33,8 @@ SCRIPT = mcp_server.__file__
 
 
 def stdio(log: Path, **options: float) -> McpServer:
-    return McpServer(
-        "test", Stdio(sys.executable, [SCRIPT, str(log)], env={"PET": "a-cat-of-mine"}), **options
-    )
+    command = Stdio(sys.executable, [SCRIPT, str(log)], env={"PET": "a-cat-of-mine"})
+    return McpServer("test", command, **options)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +81,6 @@ def lines(log: Path) -> list[str]:
 
 
 async def until(log: Path, line: str) -> None:
-    """Wait until the server has noted something."""
     with anyio.fail_after(10):
         while line not in lines(log):  # noqa: ASYNC110  (another process writes it)
             await anyio.sleep(0.02)
@@ -122,11 +120,8 @@ async def test_cards_tell_names_descriptions_and_arguments(server: McpServer, se
         await server.workers(tools=["sing"])
 
 
-RESULTS = {
-    "add": ('{"a": 1, "b": "2"}', "3"),
-    "data": ("", 'done\n\n{"rows": [1, 2]}'),
-    "nothing": ("", "The tool succeeded and returned nothing."),
-}
+RESULTS = {"add": ('{"a": 1, "b": "2"}', "3"), "data": ("", 'done\n\n{"rows": [1, 2]}')}
+RESULTS["nothing"] = ("", "The tool succeeded and returned nothing.")
 """The text of each tool's result: text is not doubled by structured content that repeats it."""
 FAILURES = [
     ("fail", "it rains", ToolFailed, r"tool 'test.fail' failed: no: it rains"),
@@ -146,8 +141,7 @@ async def test_results(either: McpServer) -> None:
 
 async def test_tools_with_an_output_schema_have_typed_outputs(server: McpServer) -> None:
     """Their text is the JSON of the structured content, without the object that SDKs put around lists."""
-    names = ["found", "first", "add", "echo", "data"]
-    workers = await server.workers(tools=names)
+    workers = await server.workers(tools=["found", "first", "add", "echo", "data"])
     types = [None if worker.card.returns is None else worker.card.returns["type"] for worker in workers]
     assert types == ["array", "object", "integer", None, None]
     steps = (Step(0, "a"), Step(1, "{{0.0.path}}", (0,)), Step(2, '{"a": "{{1.line}}", "b": 4}', (1,)))
@@ -162,7 +156,6 @@ async def test_ends_of_a_step(server: McpServer) -> None:
     for step in ((0, "it rains", ()), (1, '{"caption": true}', ())):
         result = await Conductor(FixedPlanner(plan_of(step)), workers).run("q")
         (outcome,) = result.outcomes
-        assert outcome.problem is not None
         ends.append((result.status, outcome.attempts, outcome.problem.code, result.answer))
     told = "not passed on, since the output of a step is text: an image (image/png, 15 bytes)"
     assert ends[0] == ("failed", 1, "tool_failed", "")
@@ -171,8 +164,7 @@ async def test_ends_of_a_step(server: McpServer) -> None:
 
 async def test_resources_are_read(server: McpServer) -> None:
     async with server:
-        workers = await server.workers(tools=[], resources=["notes://today", "notes", "seal"])
-        today, notes, seal = workers
+        today, notes, seal = await server.workers(tools=[], resources=["notes://today", "notes", "seal"])
         assert today.card.description == "Reads notes://today: What is planned today. It takes no arguments."
         assert (await complete(today, request("anything"))).text == "Water the plants."
         written = request('{"day": "Monday", "topic": "rain"}')
@@ -213,18 +205,15 @@ async def test_a_server_that_died_is_started_again(log: Path) -> None:
     workers = await stdio(log).workers(tools=["look"])
     conductor = Conductor(FixedPlanner(plan_of((0, "cats", ()))), workers, retry=Retry(first_wait=0.01))
     result = await conductor.run("q")
-    assert result.answer == "Looked for cats"
-    assert lines(log) == ["look cats", "look cats"]
+    assert (result.answer, lines(log)) == ("Looked for cats", ["look cats", "look cats"])
     problem = result.outcomes[0].calls[0].problem
-    assert problem is not None
     assert problem.code == WorkerBroken.code
     assert "closed the connection before it answered; it wrote:" in problem.message
     assert "something went wrong" in problem.message
 
 
 async def test_a_tool_that_was_not_reached_is_called_again(served: Served, log: Path) -> None:
-    server = McpServer("test", StreamableHttp(served.url))
-    workers = await server.workers(tools=["data"])
+    workers = await McpServer("test", StreamableHttp(served.url)).workers(tools=["data"])
     conductor = Conductor(FixedPlanner(plan_of((0, "get it", ()))), workers, retry=Retry(first_wait=0.3))
     served.status = 503
 

@@ -15,7 +15,6 @@ class Grammar:
         self.rules = {name: self._alternatives(TOKEN.findall(body)) for name, body in lines}
 
     def accepts(self, text: str) -> bool:
-        """Say whether the whole text is a sentence of `root`."""
         return len(text) in set(self._rule("root", text, 0))
 
     def _alternatives(self, tokens: list[str]) -> list[list[tuple[object, str]]]:

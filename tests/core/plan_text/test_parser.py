@@ -6,19 +6,21 @@ from typing import Any
 
 import pytest
 
+from podium import Plan, PlanReader, Step, parse_plan
 from podium.errors import PlanError, PlanInvalid, PlanSyntaxError
-from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan
+from podium.plan_text import Spelling, write_plan
 from podium.plan_text.parser import MAX_CHARS
-from podium.types import Plan, Step
 
 ROW = '{{"worker": {0}, "subtask": "Do part {0}.", "access": []}}\n'
+TEXTS = Path(__file__).parent / "texts"
+VALID = sorted((TEXTS / "valid").glob("*.json"))
+INVALID = sorted((TEXTS / "invalid").glob("*.json"))
 
 
 def test_a_row_is_a_step_when_its_line_ends() -> None:
     reader = PlanReader(workers=3)
     assert reader.feed("Plan:\n" + ROW.format(0).rstrip()) == []
-    assert reader.feed("\n") == [Step(0, "Do part 0.")]
-    assert reader.feed(ROW.format(1)[:20]) == []
+    assert (reader.feed("\n"), reader.feed(ROW.format(1)[:20])) == ([Step(0, "Do part 0.")], [])
     assert reader.feed(ROW.format(1)[20:]) == [Step(1, "Do part 1.")]
     assert reader.close().steps == (Step(0, "Do part 0."), Step(1, "Do part 1."))
 
@@ -26,8 +28,7 @@ def test_a_row_is_a_step_when_its_line_ends() -> None:
 def test_no_row_follows_a_wrong_one() -> None:
     """Its number would be wrong."""
     reader = PlanReader(workers=3)
-    assert len(reader.feed(ROW.format(0))) == 1
-    assert reader.feed(ROW.format(7) + ROW.format(1)) == []
+    assert (len(reader.feed(ROW.format(0))), reader.feed(ROW.format(7) + ROW.format(1))) == (1, [])
     with pytest.raises(PlanInvalid) as caught:
         reader.close()
     assert (caught.value.code, caught.value.step) == ("unknown_worker", 1)
@@ -106,11 +107,7 @@ def test_access_lists_name_ids(text: str) -> None:
     ("text", "code", "told"),
     [
         (row("[]", id=1) + row("[1]"), "bad_id", "step 1 has no id, and earlier steps have one"),
-        (
-            row("[]", id=1) + row("[1]", step=2),
-            "bad_id",
-            "has its id under 'step', and earlier steps have theirs under 'id'",
-        ),
+        (row("[]", id=1) + row("[1]", step=2), "bad_id", "'step', and earlier steps have theirs under 'id'"),
         (row("[]", id=1) + row("[]", id=1), "bad_id", "step 1 has the id 1 of an earlier step"),
         (row("[]", id=1) + row("[]", id=2, ID=3), "bad_id", "step 1 has two ids, 2 and 3"),
         (row("[]", id="10**30"), "bad_id", "step 0 has the id '10**30', which is not a whole number"),
@@ -129,11 +126,6 @@ def test_ids_that_mislead_are_refused(text: str, code: str, told: str) -> None:
         assert told in str(caught.value)
         assert caught.value.position is not None
         assert caught.value.step is not None
-
-
-TEXTS = Path(__file__).parent / "texts"
-VALID = sorted((TEXTS / "valid").glob("*.json"))
-INVALID = sorted((TEXTS / "invalid").glob("*.json"))
 
 
 def load(path: Path) -> tuple[str, dict[str, Any]]:
@@ -158,10 +150,8 @@ def test_readable_texts_give_their_plans() -> None:
         text, told = load(path)
         reader, plan = PlanReader(**settings(told)), expected(told)
         early = tuple(step for char in text for step in reader.feed(char))
-        if (
-            not parse_plan(text, **settings(told)) == reader.close() == plan
-            or plan.steps[: len(early)] != early
-        ):
+        whole = parse_plan(text, **settings(told))
+        if not whole == reader.close() == plan or plan.steps[: len(early)] != early:
             wrong.append(path.stem)
     assert wrong == []
 
@@ -175,12 +165,9 @@ def test_bad_texts_give_their_errors() -> None:
             parse_plan(text, **settings(told))
         error = caught.value
         assert error.position is not None, path.stem
-        found = {
-            "type": type(error).__name__,
-            "code": error.code,
-            "step": error.step if isinstance(error, PlanInvalid) else None,
-            "at": text[error.position :][:12],
-        }
+        step = error.step if isinstance(error, PlanInvalid) else None
+        found = {"type": type(error).__name__, "code": error.code, "step": step}
+        found["at"] = text[error.position :][:12]
         if found != told["error"]:
             wrong[path.stem] = str(error)
     assert wrong == {}

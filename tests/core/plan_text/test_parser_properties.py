@@ -7,9 +7,9 @@ from typing import get_args
 
 from hypothesis import given, strategies as st
 
+from podium import Plan, PlanReader, Step, parse_plan
 from podium.errors import PlanInvalid, PlanSyntaxError
-from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan
-from podium.types import Plan, Step
+from podium.plan_text import Spelling, write_plan
 from podium.types.references import literal
 
 WORKERS = 3
@@ -58,9 +58,8 @@ def plans(draw: st.DrawFn, workers: int = WORKERS) -> Plan:
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
     """Plan texts in which slices were deleted, inserted, doubled, swapped or cut off."""
-    text = "\n".join(
-        write_plan(plan, draw(spellings)) for plan in draw(st.lists(plans(), min_size=1, max_size=2))
-    )
+    drawn = draw(st.lists(plans(), min_size=1, max_size=2))
+    text = "\n".join(write_plan(plan, draw(spellings)) for plan in drawn)
     for _ in range(draw(st.integers(1, 4))):
         first, second, third = sorted(draw(st.tuples(*[st.integers(0, len(text))] * 3)))
         text = draw(
@@ -117,14 +116,13 @@ def cut(text: str, places: list[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(ends)]
 
 
-@given(plans(), spellings)
-def test_what_is_written_is_read(plan: Plan, spelling: Spelling) -> None:
-    assert parse_plan(write_plan(plan, spelling), workers=WORKERS) == plan
-
-
-@given(plans(len(NAMES)), spellings)
-def test_names_are_read_back(plan: Plan, spelling: Spelling) -> None:
-    assert parse_plan(write_plan(plan, spelling, workers=NAMES), workers=NAMES) == plan
+@given(plans(len(NAMES)), subtasks, spellings, st.sampled_from([None, NAMES]))
+def test_what_is_written_is_read(plan: Plan, text: str, spelling: Spelling, names: list[str] | None) -> None:
+    """Also with names of workers, and with a reference beside braces that are none."""
+    assert Step(0, text, (0,)).references == ()
+    plan = Plan((*plan.steps, Step(0, f"{text} of {{{{0}}}}", (0,)))) if plan.steps else plan
+    assert parse_plan(write_plan(plan, spelling, workers=names), workers=names or len(NAMES)) == plan
+    assert Plan.from_json(plan.to_json()) == plan
 
 
 @st.composite
@@ -161,8 +159,7 @@ def test_ids_of_any_numbering_give_the_same_plan(data: st.DataObject, plan: Plan
     assert parse_plan(text, workers=WORKERS) == plan
     for pieces in (cut(text, places), list(text), text.splitlines(keepends=True)):
         found = read(pieces)
-        assert found.plan == plan
-        assert plan.steps[: len(found.early)] == found.early
+        assert (found.plan, plan.steps[: len(found.early)]) == (plan, found.early)
 
 
 @given(texts, st.lists(st.integers(0, 10_000), max_size=8))

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from podium import ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, load_plan, parse_plan
+from podium import ChatPlanner, Conductor, FunctionWorker, Plan, Result, ScriptedWorker, load_plan, parse_plan
 from podium.config import load_config
 from podium.config.plans import plan_to_toml
 from podium.errors import ConfigError, PlanInvalid, PlannerError
 from podium.plan_text import Parameter, SavedPlan
 from podium.planners import FixedPlanner
-from podium.types import Result
 from podium.workers import FREE, StepInput
 
 WORKERS = ["lister", "echo"]
@@ -28,16 +27,16 @@ REVIEW = SavedPlan(
     },
     steps=(
         {"worker": "echo", "subtask": "See {{item}} of {{repo}}.", "access": [], "each": "{{files}}"},
-        {
-            "worker": "echo",
-            "subtask": "Deeper: {{0}}",
-            "access": [0],
-            "when": {"ref": "{{mode}}", "is": "deep"},
-        },
+        {"worker": "echo", "subtask": "All {{0}}", "access": [0], "when": {"ref": "{{mode}}", "is": "deep"}},
         {"worker": "echo", "subtask": "Sum {{0}}", "access": [0, 1]},
     ),
 )
 SUM = '<Sum ["<See x of R.>","<See y of R.>"]>'
+CIRCLE = SavedPlan(name="circle", steps=({"plan": "circle", "args": {}, "access": []},))
+NAMING = SavedPlan(name="naming", steps=({"worker": "echo", "subtask": "{{doc}}", "access": []},))
+STEP = '[[steps]]\nworker = "echo"\nsubtask = "See {{repo}}."\naccess = []\n'
+HEAD = f'name = "review"\n[parameters.repo]\n{STEP}'
+CONFIG = '[workers.calc]\ntype = "calculator"\n[planner]\ntype = "rule"\n[plans]\n'
 
 
 def lister(_: StepInput) -> dict[str, list[str]]:
@@ -58,15 +57,13 @@ def use(**args: Any) -> dict[str, Any]:
 
 
 def run(*steps: Mapping[str, Any], **options: Any) -> Result:
-    return conductor(**options).run_sync(
-        parse_plan(json.dumps({"steps": steps}), workers=WORKERS, strict=True)
-    )
+    plan = parse_plan(json.dumps({"steps": steps}), workers=WORKERS, strict=True)
+    return conductor(**options).run_sync(plan)
 
 
 def test_a_saved_plan_is_run_with_arguments() -> None:
     result = conductor().run_sync(REVIEW, args={"repo": "R {{0}}", "mode": "deep"})
-    assert result.status == "ok"
-    assert [each.status for each in result.outcomes[:3]] == ["ok", "ok", "ok"]
+    assert (result.status, [each.status for each in result.outcomes[:3]]) == ("ok", ["ok", "ok", "ok"])
     assert result.outcomes[3].text == "<See x of R {{0}}.>"
     plan = result.plans[0]
     assert (plan.name, plan.args) == ("review", {"repo": "R {{0}}", "files": ["x", "y"], "mode": "deep"})
@@ -95,9 +92,7 @@ def test_bad_arguments_are_refused_before_anything_is_paid(args: dict[str, Any],
     ("steps", "answer"),
     [
         pytest.param(
-            [LIST, use(repo="R", files="{{0.files}}")],
-            SUM.replace("x", "a").replace("y", "b"),
-            id="a reference",
+            [LIST, use(repo="R", files="{{0.files}}")], SUM.replace("x", "a").replace("y", "b"), id="ref"
         ),
         pytest.param(
             [LIST, use(repo="{{item}}", files=["x"]) | {"each": "{{0.files}}"}],
@@ -116,13 +111,7 @@ def test_values_are_checked_when_they_are_known() -> None:
     result = run(LIST, use(repo="{{0.files}}"))
     assert result.status == "failed"
     problem = result.outcomes[1].problem
-    assert problem is not None
-    assert problem.code == "bad_args"
-    assert len([each for each in result.outcomes if each.attempts]) == 1
-
-
-CIRCLE = SavedPlan(name="circle", steps=({"plan": "circle", "args": {}, "access": []},))
-NAMING = SavedPlan(name="naming", steps=({"worker": "echo", "subtask": "{{doc}}", "access": []},))
+    assert (problem.code, len([each for each in result.outcomes if each.attempts])) == ("bad_args", 1)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +182,7 @@ def test_a_planner_names_saved_plans() -> None:
 @pytest.mark.parametrize("question", ["R", '{"repo": "R"}'])
 def test_a_question_is_the_arguments(question: str) -> None:
     of = conductor(FixedPlanner(REVIEW), plans=())
-    assert of.run_sync(question).answer == SUM
-    assert of.run_sync("unused", args={"repo": "R"}).answer == SUM
+    assert (of.run_sync(question).answer, of.run_sync("unused", args={"repo": "R"}).answer) == (SUM, SUM)
     with pytest.raises(PlanInvalid, match="needs a value for repo"):
         of.run_sync("{}")
     with pytest.raises(ConfigError, match="args are given, and no saved plan"):
@@ -210,11 +198,6 @@ def test_a_plan_is_written_and_read(tmp_path: Path) -> None:
     assert load_plan(path) == plan
 
 
-HEAD = (
-    'name = "review"\n[parameters.repo]\n[[steps]]\nworker = "echo"\nsubtask = "See {{repo}}."\naccess = []\n'
-)
-
-
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [
@@ -228,11 +211,7 @@ def test_errors_of_files_have_their_line(tmp_path: Path, text: str, line: int, t
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as error:
         load_plan(path)
-    assert f"{path}:{line}: " in str(error.value)
-    assert told in str(error.value)
-
-
-CONFIG = '[workers.calc]\ntype = "calculator"\n[planner]\ntype = "rule"\n[plans]\n'
+    assert all(text in str(error.value) for text in (f"{path}:{line}: ", told))
 
 
 def test_plans_of_a_config(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from podium.plan_text import Change, Spelling, edit_plan, read_edits, write_plan
 from podium.plan_text.edits import Remove
 from podium.plan_text.writer import plan_grammar, plan_schema
 from podium.types.schemas import Form
-from podium.types.steps import Block
 
 CALL: dict[str, Any] = {"worker": 0, "subtask": "Do it.", "access": []}
 FILES = CALL | {"returns": {"files": ["string"], "verdict": "ok|bad", "count": "integer", "note?": "string"}}
@@ -33,12 +32,8 @@ def read(*steps: dict[str, Any], strict: bool = False) -> Plan:
     return parse_plan(json.dumps({"steps": steps}), workers=["ann", "bob"], strict=strict)
 
 
-LOOP: dict[str, Any] = {
-    "steps": [call(returns={"done": "boolean"})],
-    "access": [],
-    "until": when("{{0.done}}", is_=True),
-    "most": 3,
-}
+LOOP: dict[str, Any] = {"steps": [call(returns={"done": "boolean"})], "access": [], "most": 3}
+LOOP["until"] = when("{{0.done}}", is_=True)
 VALID: dict[str, list[dict[str, Any]]] = {
     "map": [FILES, call(each="{{0.files}}", subtask="Read {{item}}, number {{index}}.", enough=2)],
     "named item": [FILES, call(each="{{0.files}}", as_="file", subtask="Read {{file}}.")],
@@ -113,11 +108,9 @@ def test_decoders_can_write_all_keys(steps: list[dict[str, Any]]) -> None:
     texts = [json.dumps({"steps": steps}, ensure_ascii=False), write_plan(read(*steps), "json").strip()]
     for text in texts:
         assert valid(json.loads(text))
-    grammar = Grammar(plan_grammar("json", 2, 4, workflows=True))
-    assert grammar.accepts(texts[1])
+    assert Grammar(plan_grammar("json", 2, 4, workflows=True)).accepts(texts[1])
     assert Grammar(plan_grammar("rows", 2, 4, workflows=True)).accepts(write_plan(read(*steps), "rows"))
-    is_flat = jsonschema.Draft202012Validator(plan_schema(2, 4)).is_valid(json.loads(texts[1]))
-    assert not is_flat
+    assert not jsonschema.Draft202012Validator(plan_schema(2, 4)).is_valid(json.loads(texts[1]))
     assert not Grammar(plan_grammar("json", 2, 4)).accepts(texts[1])
 
 
@@ -141,12 +134,8 @@ def test_decoders_write_no_other_keys(steps: list[dict[str, Any]]) -> None:
 
 
 def test_ids_are_the_numbers_of_references() -> None:
-    block = {
-        "id": 9,
-        "steps": [{"id": 4} | call(subtask="{{outer.7.count}}")],
-        "access": [7],
-        "each": "{{7.files}}",
-    }
+    inner = {"id": 4} | call(subtask="{{outer.7.count}}")
+    block = {"id": 9, "steps": [inner], "access": [7], "each": "{{7.files}}"}
     last = {"id": 2} | call(access=[9], subtask="{{9}}", when=when("{{7.count}}", more=1), else_=7)
     plan = read({"id": 7} | FILES, block, last)
     _, second, third = plan.steps
@@ -158,10 +147,8 @@ def test_ids_are_the_numbers_of_references() -> None:
 def test_edits_renumber_all_references() -> None:
     plan = read(TEXT, FILES, call(each="{{1.files}}", when=when("{{1.count}}", more=1)), call(access=[2]))
     without = edit_plan(plan, Remove(step=0))
-    assert (without.steps[1].each, without.steps[1].when and without.steps[1].when.ref) == (
-        "{{0.files}}",
-        "{{0.count}}",
-    )
+    each, when_ = without.steps[1].each, without.steps[1].when
+    assert (each, when_ and when_.ref) == ("{{0.files}}", "{{0.count}}")
     with pytest.raises(PlanInvalid, match="step 1 cannot be removed while step 2 lists it"):
         edit_plan(plan, Remove(step=1))
 
@@ -172,18 +159,10 @@ def test_a_step_inside_of_a_block_is_changed_by_its_name() -> None:
     (edit,) = read_edits([{"op": "change", "step": "1.1.1", "subtask": "other", "access": []}], ["one"])
     changed = edit_plan(plan, edit, Change(step=1, access=()))
     inner, outer = plan.steps[1], changed.steps[1]
-    assert isinstance(inner, Block)
-    assert isinstance(outer, Block)
     assert (outer.access, outer.steps[0]) == ((), inner.steps[0])
-    assert [each.subtask for each in changed.calls] == [
-        *(each.subtask for each in plan.calls[:3]),
-        "other",
-        plan.calls[4].subtask,
-    ]
-    for step, why in (
-        ("1.1", "step 1.1 is a block"),
-        ("1.5", "the steps are 0, 1, 2, 1.0, 1.1, 1.1.0, 1.1.1"),
-    ):
+    subtasks = [each.subtask for each in plan.calls]
+    assert [each.subtask for each in changed.calls] == [*subtasks[:3], "other", subtasks[4]]
+    for step, why in (("1.1", "step 1.1 is a block"), ("1.5", "steps are 0, 1, 2, 1.0, 1.1, 1.1.0, 1.1.1")):
         with pytest.raises(PlanInvalid, match=re.escape(why)):
             edit_plan(plan, Change(step=step, worker=1))
 
@@ -219,22 +198,7 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "no most": ([{key: value for key, value in LOOP.items() if key != "most"}], "bad_block: .*lacks most"),
     "too deep": (
-        [
-            {
-                "steps": [
-                    {
-                        "steps": [
-                            {
-                                "steps": [{"steps": [{"steps": [TEXT], "access": []}], "access": []}],
-                                "access": [],
-                            }
-                        ],
-                        "access": [],
-                    }
-                ],
-                "access": [],
-            }
-        ],
+        [{"steps": nested(4), "access": []}],
         "bad_block: .*deeper than 4",
     ),
 }
@@ -251,9 +215,8 @@ def test_what_is_refused(name: str) -> None:
 
 
 def test_unknown_keys() -> None:
-    assert read(call(reason="It is best.")).notes == (
-        "step 0 has the unknown key 'reason', which was ignored",
-    )
+    notes = read(call(reason="It is best.")).notes
+    assert notes == ("step 0 has the unknown key 'reason', which was ignored",)
     for text in (json.dumps({"steps": [call(reason="x")]}), json.dumps({"steps": [CALL], "name": "x"})):
         with pytest.raises(PlanInvalid, match="unknown key") as caught:
             parse_plan(text, workers=1, strict=True)

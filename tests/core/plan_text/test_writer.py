@@ -7,9 +7,9 @@ import jsonschema
 import pytest
 from core.plan_text.grammar import Grammar
 
-from podium.plan_text import Spelling, parse_plan, write_plan
+from podium import Plan, Step, parse_plan
+from podium.plan_text import Spelling, write_plan
 from podium.plan_text.writer import plan_grammar, plan_schema
-from podium.types import Plan, Step
 
 SPELLINGS = get_args(Spelling)
 CHAIN = Plan(
@@ -23,6 +23,7 @@ CHAIN = Plan(
 )
 PLANS = [Plan(CHAIN.steps[:count]) for count in range(1, 6)]
 PLANS += [Plan(tuple(Step(3, "again", tuple(range(0, i, 2))) for i in range(5)))]
+TOOLS = ("run_tests", 'say "hi"')
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -42,13 +43,8 @@ def test_the_grammar_takes_nothing_else(spelling: Spelling) -> None:
     text = write_plan(good, spelling)
     assert grammar.accepts(text)
     four = Plan((*good.steps, Step(0, "four")))
-    bad = [
-        write_plan(four, spelling),
-        text[:-2],
-        text + "x",
-        text.replace("two", ""),
-        text.replace("two", " "),
-    ]
+    changed = [text.replace("two", ""), text.replace("two", " ")]
+    bad = [write_plan(four, spelling), text[:-2], text + "x", *changed]
     bad += [text.replace("[1]", "[2]"), text.replace("[1]", "[1, 0]"), text.replace("2", "3", 1)]
     bad += [write_plan(Plan(()), spelling)]
     assert [wrong for wrong in bad if grammar.accepts(wrong)] == []
@@ -59,11 +55,8 @@ def test_the_round_before_is_in_the_grammar_where_there_is_one(spelling: Spellin
     first, later = (Grammar(plan_grammar(spelling, 3, 3, keep=keep)) for keep in (False, True))
     for access in ((), (0,), (1,), (0, 1)):
         for previous in (True, False):
-            steps = (
-                Step(0, "a", previous=previous),
-                Step(1, "b", (0,)),
-                Step(2, "c", access, None, previous),
-            )
+            last = Step(2, "c", access, None, previous)
+            steps = (Step(0, "a", previous=previous), Step(1, "b", (0,)), last)
             text = write_plan(Plan(steps), spelling)
             assert parse_plan(text, workers=3) == Plan(steps)
             assert later.accepts(text)
@@ -79,14 +72,8 @@ def test_the_schema_takes_plans_and_nothing_else() -> None:
     valid = jsonschema.Draft202012Validator(schema).is_valid
     step = {"worker": 2, "subtask": "Do it.", "access": [0]}
     assert valid(json.loads(write_plan(Plan((Step(0, "a b"), Step(2, "c", (0,)))), "json")))
-    changes = [
-        {"worker": 3},
-        {"worker": "0"},
-        {"access": [1]},
-        {"access": [0, 0]},
-        {"extra": 1},
-        {"subtask": 1},
-    ]
+    changes = [{"worker": 3}, {"worker": "0"}, {"access": [1]}, {"access": [0, 0]}]
+    changes += [{"extra": 1}, {"subtask": 1}]
     wrong = [{"steps": [step | change]} for change in changes]
     wrong += [{"steps": []}, {"steps": [step] * 3}, {"steps": [step], "more": 1}, {}]
     assert [plan for plan in wrong if valid(plan)] == []
@@ -95,9 +82,6 @@ def test_the_schema_takes_plans_and_nothing_else() -> None:
     ]  # some providers refuse those without a type
     types = {name: field["type"] for name, field in fields.items()}
     assert types == {"worker": "integer", "subtask": "string", "access": "array"}
-
-
-TOOLS = ("run_tests", 'say "hi"')
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -111,10 +95,8 @@ def test_tools_that_a_step_may_call(spelling: Spelling, *, workflows: bool) -> N
     if spelling == "lists":
         assert text == write_plan(plan, "json")
         return
-    grammars = [
-        Grammar(plan_grammar(spelling, 2, 3, workflows=workflows, tools=tools))
-        for tools in (TOOLS, TOOLS[:1], ())
-    ]
+    offered = (TOOLS, TOOLS[:1], ())
+    grammars = [Grammar(plan_grammar(spelling, 2, 3, workflows=workflows, tools=each)) for each in offered]
     assert [grammar.accepts(text) for grammar in grammars] == [True, False, False]
     schemas = [plan_schema(2, 3, workflows=workflows, tools=tools) for tools in (TOOLS, TOOLS[:1], ())]
     data = json.loads(write_plan(plan, "json"))

@@ -4,26 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from hypothesis import given, strategies as st
 
+from podium import Card, ChatPlanner, Message, Plan, RulePlanner, ScriptedWorker, parse_plan
 from podium.errors import PlannerError
-from podium.plan_text import parse_plan
-from podium.planners import (
-    ChatPlanner,
-    DirectPlanner,
-    FixedPlanner,
-    Planner,
-    PlanRequest,
-    PlanText,
-    RulePlanner,
-    Turn,
-)
-from podium.types import Message, Plan, Query
+from podium.planners import DirectPlanner, FixedPlanner, Planner, PlanRequest, PlanText, Turn
+from podium.types import Query
 from podium.types.messages import read_query
-from podium.workers import Calculator, Card, Documents, Gather, Kind, MeasuredRate, ScriptedWorker, Vote
+from podium.workers import Calculator, Documents, Gather, Kind, MeasuredRate, Vote
 
 pytestmark = pytest.mark.anyio
 
@@ -40,14 +32,15 @@ CHAT = (
 )
 
 GENERAL = Card(name="chat", description="A general assistant.")
+BEHIND = FixedPlanner('{"worker": 0, "subtask": "behind", "access": []}\n')
+DAY = date(2026, 11, 22)
+RIDDLES = Kind("riddles", ("Solve the riddle: what has keys?", "Solve the riddle: what has hands?"))
+VERBS = Kind("verbs", ("Conjugate the verb swim.", "Conjugate the verb run."))
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a planner wrote."""
-
     plan: Plan
-    pieces: list[str]
     whole: PlanText
 
     def steps(self, cards: Sequence[Card]) -> list[tuple[str, str, tuple[int, ...]]]:
@@ -55,16 +48,9 @@ class Written:
 
 
 async def written(planner: Planner, request: PlanRequest) -> Written:
-    pieces, whole = [], None
-    async for piece in planner.plan(request):
-        if isinstance(piece, str):
-            pieces.append(piece)
-        else:
-            assert whole is None
-            whole = piece
-    assert whole is not None
-    plan = parse_plan(whole.text, workers=[card.name for card in request.cards], max_steps=request.max_steps)
-    return Written(plan, pieces, whole)
+    *_, whole = [piece async for piece in planner.plan(request)]
+    names = [card.name for card in request.cards]
+    return Written(parse_plan(whole.text, workers=names, max_steps=request.max_steps), whole)
 
 
 def asked(query: Query, cards: Sequence[Card] = OFFLINE, *, max_steps: int = 5) -> PlanRequest:
@@ -78,20 +64,17 @@ async def parts_of(question: str) -> list[tuple[str, str]]:
 
 
 async def test_a_compound_question() -> None:
-    plan = await written(
-        RulePlanner(), asked("What is 17 * 23 + 4 and what do the docs say about access lists?")
-    )
+    question = "What is 17 * 23 + 4 and what do the docs say about access lists?"
+    plan = await written(RulePlanner(), asked(question))
     *parts, last = plan.steps(OFFLINE)
-    assert parts == [
-        ("calculator", "What is 17 * 23 + 4", ()),
-        ("documents", "What do the docs say about access lists?", ()),
-    ]
+    sums = ("calculator", "What is 17 * 23 + 4", ())
+    assert parts == [sums, ("documents", "What do the docs say about access lists?", ())]
     assert last[0] == "gather"
     assert last[2] == (0, 1)
-    assert plan.whole.why == (
+    told = (
         "matched 2 parts: calculator for its arithmetic, documents for its question, and gather for gathering"
     )
-    assert plan.whole.cost == 0.0
+    assert (plan.whole.why, plan.whole.cost) == (told, 0.0)
 
 
 ONE_PART = {
@@ -157,12 +140,8 @@ def test_any_question_has_a_plan(question: str, most: int) -> None:
     The pool has a worker for all that others cannot do, such as "3 + 4 V".
     """
     if question.replace("\0", "?").strip():
-        request = asked(question, (*OFFLINE, GENERAL), max_steps=most)
-        plan = anyio.run(written, RulePlanner(), request)
+        plan = anyio.run(written, RulePlanner(), asked(question, (*OFFLINE, GENERAL), max_steps=most))
         assert 1 <= len(plan.plan.steps) <= most
-
-
-BEHIND = FixedPlanner('{"worker": 0, "subtask": "behind", "access": []}\n')
 
 
 async def test_a_short_question_goes_straight_to_a_worker() -> None:
@@ -188,8 +167,7 @@ async def test_all_else_goes_to_the_planner_behind() -> None:
         replace(asked("why?", CHAT), turns=(Turn("bad", "mend it"),)),
         asked("Hello", twins),
     ):
-        plan = await written(DirectPlanner(BEHIND), request)
-        assert plan.plan.steps[0].subtask == "behind"
+        assert (await written(DirectPlanner(BEHIND), request)).plan.steps[0].subtask == "behind"
 
 
 @pytest.mark.parametrize(
@@ -216,19 +194,12 @@ async def test_no_rule_chooses_an_action(planner: Planner) -> None:
         await written(planner, alone)
 
 
-DAY = date(2026, 11, 22)
-RIDDLES = Kind("riddles", ("Solve the riddle: what has keys?", "Solve the riddle: what has hands?"))
-VERBS = Kind("verbs", ("Conjugate the verb swim.", "Conjugate the verb run."))
-
-
 def measured(kind: Kind, rate: float, answers: int = 5) -> MeasuredRate:
-    return MeasuredRate(
-        kind=kind, rate=rate, low=0.1, high=0.9, right=rate * answers, answers=answers, measured_on=DAY
-    )
+    rates: Any = {"rate": rate, "low": 0.1, "high": 0.9, "right": rate * answers, "answers": answers}
+    return MeasuredRate(kind=kind, measured_on=DAY, **rates)
 
 
 def rated(name: str, riddles: float | None, verbs: float | None, description: str = "") -> Card:
-    """Return a rated with the rates that are not `None`."""
     given = ((RIDDLES, riddles), (VERBS, verbs))
     rates = tuple(measured(kind, rate) for kind, rate in given if rate is not None)
     return Card(name=name, description=description, measured=rates)
@@ -237,17 +208,11 @@ def rated(name: str, riddles: float | None, verbs: float | None, description: st
 POOL = (rated("alpha", 0.2, 0.9), rated("beta", 0.7, 0.1), rated("gamma", None, None))
 
 
-async def _planned(planner: Planner, question: str, cards: tuple[Card, ...] = POOL) -> PlanText:
-    request = PlanRequest(query=read_query(question), cards=cards, max_steps=5)
-    (whole,) = [piece async for piece in planner.plan(request) if isinstance(piece, PlanText)]
-    return whole
-
-
 async def test_parts_go_to_the_worker_with_the_best_rate_on_their_kind() -> None:
-    planned = await _planned(RulePlanner(), "Solve the riddle: what has teeth?")
-    assert '"worker": 1' in planned.text
-    assert planned.why == "the question has one part: beta for its kind 'riddles'"
-    assert '"worker": 0' in (await _planned(RulePlanner(), "Conjugate the verb sing.")).text
+    planned = await written(RulePlanner(), asked("Solve the riddle: what has teeth?", POOL))
+    assert planned.plan.steps[0].worker == 1
+    assert planned.whole.why == "the question has one part: beta for its kind 'riddles'"
+    assert (await written(RulePlanner(), asked("Conjugate the verb sing.", POOL))).plan.steps[0].worker == 0
 
 
 def _told(cards: tuple[Card, ...], question: str = "Why?", show: str = "cards") -> str:
@@ -264,5 +229,4 @@ def test_the_prompt_shows_what_was_measured() -> None:
     assert "measured on so many answers (2026-11-22)." in told
     bare = tuple(replace(each, measured=()) for each in POOL)
     for silent in (_told(bare), _told(POOL, show="ordinals")):
-        assert "right on" not in silent
-        assert "ercentages" not in silent
+        assert all(text not in silent for text in ("right on", "ercentages"))

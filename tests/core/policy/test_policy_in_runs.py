@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import anyio
 import pytest
@@ -11,26 +12,25 @@ from core.plans import plans
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 
-from podium.budget import Limits
-from podium.conductor import Conductor
+from podium import Card, Conductor, Limits, Plan, Retry, RulePlanner, ScriptedWorker
 from podium.errors import PlanForbidden, PlannerError, WorkerUnavailable
-from podium.execution import Retry
 from podium.plan_text.writer import KEEP
-from podium.planners import FixedPlanner, RulePlanner
+from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
-from podium.types import Plan
 from podium.types.messages import read_query
-from podium.workers import FREE, Card, Request, ScriptedWorker
+from podium.workers import FREE, Request
 from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
 
 NO_MAIL = Rule("untrusted", never="write-tools")
+BAD = rows((0, "find", ()), (1, "sum up", (0,)), (2, "mail", (1,)))
+GOOD = rows((0, "find", ()), (1, "sum up", (0,)))
+NAMES = ("w0", "w1", "w2", "w3")
+LABELS = ("red", "green")
 
 
-def worker(
-    name: str, labels: str = "", reply: Reply | Callable[[Request], Reply] | None = None
-) -> ScriptedWorker:
+def worker(name: str, labels: str = "", reply: Any = None) -> ScriptedWorker:
     """Return a worker that answers with its name, unless told otherwise."""
     card = Card(name=name, price=FREE, labels=frozenset(labels.split()))
     return ScriptedWorker(card, reply if reply is not None else name)
@@ -45,16 +45,11 @@ def calls(workers: Sequence[ScriptedWorker]) -> list[int]:
     return [len(one.requests) for one in workers]
 
 
-BAD = rows((0, "find", ()), (1, "sum up", (0,)), (2, "mail", (1,)))
-GOOD = rows((0, "find", ()), (1, "sum up", (0,)))
-
-
 async def test_a_forbidden_plan_is_repaired_by_its_planner() -> None:
     workers, planner = team(), boss(BAD, GOOD, piece=7)
     result = await Conductor(planner, workers, policy=Policy(rules=[NO_MAIL])).run("Why?")
     assert (result.status, result.answer) == ("ok", "writer")
     first, second = result.proposals
-    assert first.problem is not None
     assert first.problem.code == "policy"
     assert second.problem is None
     assert "step 0 (retriever: untrusted) → step 1 (writer) → step 2 (mailer: write-tools)" in told(planner)
@@ -87,9 +82,7 @@ async def test_a_planner_that_may_not_see_the_query_is_not_asked() -> None:
     with pytest.raises(PlannerError, match="confidential"):
         await Conductor(planner, workers, policy=policy).run("Why?", labels={"confidential"})
     conductor = Conductor(planner, workers, policy=policy, fallback_planner=RulePlanner())
-    result = await conductor.run("Why?", labels={"confidential"})
-    assert result.status == "partial"
-    assert isinstance(planner.worker, ScriptedWorker)
+    assert (await conductor.run("Why?", labels={"confidential"})).status == "partial"
     assert not planner.worker.requests
     assert calls(workers)[0] == 0
     assert calls(workers)[1] > 0
@@ -101,8 +94,7 @@ async def test_what_a_planner_read_is_in_all_it_writes_after() -> None:
     limits = Limits(rounds=2)
     planner = boss(rows((0, "find", ())), mail, mail, KEEP)
     result = await Conductor(planner, workers, limits=limits, policy=Policy(rules=[NO_MAIL])).run("Why?")
-    assert calls(workers) == [1, 0, 0]
-    assert result.answer == "retriever"
+    assert (calls(workers), result.answer) == ([1, 0, 0], "retriever")
     workers = team()
     planner = boss(rows((1, "think", ())), mail)
     await Conductor(planner, workers, limits=limits, policy=Policy(rules=[NO_MAIL])).run("Why?")
@@ -111,12 +103,9 @@ async def test_what_a_planner_read_is_in_all_it_writes_after() -> None:
 
 async def test_a_judge_is_held_to_the_rules_too() -> None:
     judge = worker("judge", "write-tools", "YES")
-    conductor = Conductor(boss(GOOD), team(), accept=judge, policy=Policy(rules=[NO_MAIL]))
-    result = await conductor.run("Why?")
+    result = await Conductor(boss(GOOD), team(), accept=judge, policy=Policy(rules=[NO_MAIL])).run("Why?")
     assert not judge.requests
-    assert (result.status, result.answer) == ("partial", "writer")
-    assert result.problem is not None
-    assert result.problem.code == "not_judged"
+    assert (result.status, result.answer, result.problem.code) == ("partial", "writer", "not_judged")
 
 
 async def test_labels_go_into_nested_runs_with_what_the_conductor_is_shown() -> None:
@@ -126,8 +115,7 @@ async def test_labels_go_into_nested_runs_with_what_the_conductor_is_shown() -> 
     workers = [worker("retriever", "untrusted"), inner]
     planner = FixedPlanner(plan_of((0, "find", ()), (1, "use it", (0,))))
     result = await Conductor(planner, workers).run("Why?")
-    assert result.answer == "inner writer"
-    assert calls(inner_team) == [0, 1]
+    assert (result.answer, calls(inner_team)) == ("inner writer", [0, 1])
 
 
 async def test_in_a_nested_run_only_those_work_whom_the_outer_policy_admits() -> None:
@@ -135,13 +123,7 @@ async def test_in_a_nested_run_only_those_work_whom_the_outer_policy_admits() ->
     # Its planner has no label, and is not asked.
     inner = Conductor(boss(rows((0, "x", ()))), inner_team, fallback_planner=RulePlanner())
     outer = Conductor(FixedPlanner(plan_of((0, "go", ()))), [inner], policy=Policy(regions=["eu"]))
-    result = await outer.run("Why?")
-    assert result.answer == "near"
-    assert calls(inner_team) == [0, 1]
-
-
-NAMES = ("w0", "w1", "w2", "w3")
-LABELS = ("red", "green")
+    assert ((await outer.run("Why?")).answer, calls(inner_team)) == ("near", [0, 1])
 
 
 @st.composite
@@ -156,19 +138,15 @@ def scenes(draw: st.DrawFn) -> tuple[list[str], Plan, list[Rule], str]:
 
 
 @given(scenes(), st.sampled_from(["", "w0 is down"]), st.sampled_from(["given", "planned"]))
-def test_no_run_shows_a_worker_what_a_rule_keeps_from_it(
-    scene: tuple[list[str], Plan, list[Rule], str], down: str, origin: str
-) -> None:
+def test_no_run_shows_a_worker_what_a_rule_keeps_from_it(scene: Any, down: str, origin: str) -> None:
     """Whatever is planned and whoever stands in: looked up in what each call was really sent.
 
     Every worker writes what it saw into its answer, with its own name and labels, so that
     an answer tells of all it was made of.
     """
     labels, plan, rules, asked = scene
-    cards = [
-        Card(name=name, price=FREE, labels=frozenset(own.split()))
-        for name, own in zip(NAMES, labels, strict=True)
-    ]
+    own = zip(NAMES, labels, strict=True)
+    cards = [Card(name=name, price=FREE, labels=frozenset(each.split())) for name, each in own]
 
     def act(card: Card) -> Callable[[Request], Reply]:
         def reply(request: Request) -> Reply:

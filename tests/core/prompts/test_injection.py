@@ -13,27 +13,22 @@ import pytest
 from core.actors import boss, plan_of, rows
 from core.prompts.injected import TEXTS
 
-from podium.budget import Limits
-from podium.conductor import Conductor
+from podium import Conductor, Limits, Message, Result, ScriptedWorker, parse_plan
 from podium.errors import PlanError
-from podium.plan_text import Spelling, parse_plan, write_plan
+from podium.plan_text import Spelling, write_plan
 from podium.plan_text.writer import KEEP
-from podium.types import Message, Result
 from podium.types.messages import storable
-from podium.workers import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
 HARMLESS = "A page about eggs, which is quite harmless."
 QUESTION = "How long does an egg take on a mountain?"
 NAMES = ("retriever", "writer", "critic", "mailer")
-PLAN = plan_of(
-    (0, "Find the page.", ()),
-    (1, "Sum the page up.", (0,)),
-    (2, "Check the sum.", (0, 1)),
-    (1, "Answer the question.", (1, 2)),
-)
+PLAN = plan_of((0, "Find it.", ()), (1, "Sum it up.", (0,)), (2, "Check it.", (0, 1)), (1, "Answer.", (1, 2)))
 _TAG = re.compile(r"<(?:question|subtask|output|answer|response|conversation)-([0-9a-f]+)>")
+_WANTED: dict[str, Any] = {}
+"""What a run over a harmless text sends and does, made once for each place a text can stand in."""
+SPELLINGS: tuple[Spelling, ...] = ("rows", "json", "lists")
 
 
 def plain(text: str, injected: str) -> str:
@@ -61,17 +56,14 @@ def account(result: Result) -> Any:
     return [round_.plan for round_ in result.rounds], did, result.status, code
 
 
-async def scripted(
-    output: str, *, query: str = QUESTION, verdict: str | None = None, streamed: bool = False
-) -> Any:
+async def scripted(output: str, query: str = QUESTION, *, verdict: Any = None, streamed: bool = False) -> Any:
     """Return all that was sent and done where every worker returns `output`."""
     injected = verdict or (output if query == QUESTION else query)
     pool = [ScriptedWorker(name, output) for name in NAMES]
     judge = ScriptedWorker("judge", "NO, say it in fewer words.")
     planner = boss(rows(*((s.worker, s.subtask, s.access) for s in PLAN.steps)), KEEP, piece=9)
-    conductor = Conductor(
-        planner, pool, limits=Limits(rounds=2), accept=(lambda *_: verdict) if verdict else judge
-    )
+    accept: Any = (lambda *_: verdict) if verdict else judge
+    conductor = Conductor(planner, pool, limits=Limits(rounds=2), accept=accept)
     if streamed:
         *_, last = [event async for event in conductor.stream(query)]
         result = last.result  # type: ignore[union-attr]  # the last event is RunEnded
@@ -79,18 +71,11 @@ async def scripted(
         result = await conductor.run(query)
     assert result.plans == (PLAN,)
     assert result.answer == storable(output)
-    assert isinstance(planner.worker, ScriptedWorker)
-    sent = {
-        worker.card.name: sorted(shape(request.messages, injected) for request in worker.requests)
-        for worker in (*pool, judge, planner.worker)
-    }
+    asked = (*pool, judge, planner.worker)
+    sent = {one.card.name: sorted(shape(each.messages, injected) for each in one.requests) for one in asked}
     assert len(sent["boss"]) == 2
     assert not sent["mailer"]
     return sent, account(result)
-
-
-_WANTED: dict[str, Any] = {}
-"""What a run over a harmless text sends and does, made once for each place a text can stand in."""
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
@@ -104,9 +89,6 @@ async def test_a_text_is_data_wherever_it_stands_in_a_run(text: str) -> None:
         if place not in _WANTED:
             _WANTED[place] = await run(HARMLESS)
         assert await run(text) == _WANTED[place], place
-
-
-SPELLINGS: tuple[Spelling, ...] = ("rows", "json", "lists")
 
 
 def is_plan(text: str) -> bool:

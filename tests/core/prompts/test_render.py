@@ -3,16 +3,16 @@
 import json
 import re
 from importlib.resources import files
+from typing import Any
 
 import pytest
 
+from podium import Card, ChatPlanner, Message, Price, ScriptedWorker, parse_plan
 from podium.errors import ConfigError
-from podium.plan_text import Spelling, parse_plan
-from podium.planners import ChatPlanner, PlanRequest
-from podium.planners.chat import MAX_EXAMPLES, Show
+from podium.plan_text import Spelling
+from podium.planners import PlanRequest
 from podium.prompts.prompt import worker_messages
-from podium.types import Message
-from podium.workers import Card, Price, ScriptedWorker, StepInput, VisibleStep
+from podium.workers import StepInput, VisibleStep
 
 pytestmark = pytest.mark.anyio
 
@@ -34,9 +34,7 @@ def _request(*, cards: tuple[Card, ...] = CARDS, max_steps: int = 5, **options: 
     return PlanRequest(**{"query": query, "cards": cards, "max_steps": max_steps, **options})  # type: ignore[arg-type]
 
 
-def _text(
-    request: PlanRequest, spelling: Spelling = "rows", show: Show = "cards", examples: int = MAX_EXAMPLES
-) -> str:
+def _text(request: PlanRequest, spelling: Any = "rows", show: Any = "cards", examples: int = 4) -> str:
     planner = ChatPlanner(ScriptedWorker("boss", ""), spelling=spelling, show=show, examples=examples)
     messages = planner.messages(request)
     return "\n".join(message.text for message in messages)
@@ -46,17 +44,10 @@ def _text(
 def test_a_planner_is_told_question_workers_and_limits(spelling: Spelling) -> None:
     """Every fact of every card is there, the question, and how many steps there may be."""
     text = _text(_request(max_steps=4), spelling)
-    for fact in (
-        "Why is the sky blue?",
-        "alpha",
-        "Writes proofs.",
-        "$1.25 in, $10 out",
-        "400,000",
-        "image_url",
-    ):
+    facts = ("Why is the sky blue?", "alpha", "Writes proofs.", "$1.25 in, $10 out", "400,000", "image_url")
+    for fact in facts:
         assert fact in text
-    assert "Worker 1: beta. Searches the web." in text
-    assert "at most 4" in text
+    assert all(part in text for part in ("Worker 1: beta. Searches the web.", "at most 4"))
     assert "$max_steps" not in text
 
 
@@ -96,9 +87,8 @@ def test_output_cannot_close_its_frame() -> None:
     query = (Message("user", "Q?"),)
     output = "innocent"
     for _ in range(50):
-        (message,) = worker_messages(
-            StepInput("Go on.", (VisibleStep(0, "find", output),), query), Card(name="w")
-        )
+        step_input = StepInput("Go on.", (VisibleStep(0, "find", output),), query)
+        (message,) = worker_messages(step_input, Card(name="w"))
         (mark,) = _marks(message.text) - _marks(output)
         assert message.text.count(f"</output-{mark}>") == 1
         assert mark not in output

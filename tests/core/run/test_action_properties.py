@@ -8,12 +8,12 @@ import pytest
 from core.actors import boss
 from hypothesis import given, strategies as st
 
-from podium import Card, Conductor, FunctionWorker, Limits, Plan, Retry, Step
+from podium import Card, Conductor, FunctionWorker, Limits, Plan, Result, Retry, ScriptedWorker, Step
 from podium.errors import ConfigError, PodiumError, ToolFailed, WorkerTimeout, WorkerUnavailable
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
-from podium.types import Event, PlanReady, Result
-from podium.workers import FREE, ScriptedWorker, StepInput
+from podium.types import Event, PlanReady
+from podium.workers import FREE, StepInput
 
 pytestmark = pytest.mark.anyio
 ENDS = {
@@ -32,9 +32,8 @@ def plans(draw: st.DrawFn) -> Plan:
         worker = draw(st.sampled_from([0, 0, 1, 2, 2]))
         access = tuple(draw(st.sets(st.integers(0, index - 1)))) if index else ()
         enough = draw(st.sampled_from([None, None, 1])) if access else None
-        steps.append(
-            Step(worker, f"{'do' if worker == 2 else 'say'} {draw(st.integers(0, 1))}", access, enough)
-        )
+        subtask = f"{'do' if worker == 2 else 'say'} {draw(st.integers(0, 1))}"
+        steps.append(Step(worker, subtask, access, enough))
     return Plan((*steps, Step(0, "answer", (len(steps) - 1,))))
 
 
@@ -81,8 +80,7 @@ def _check(world: World, result: Result, events: Sequence[Event], repeated: Coun
     assert all(count <= most[name] + repeated[name] for name, count in world.done.items())
     assert world.again == []
     world.closed = {action.asked for action in result.actions if action.end == "unknown"}
-    counts = Counter(action.asked for action in result.actions)
-    assert counts == world.done - repeated
+    assert Counter(action.asked for action in result.actions) == world.done - repeated
     for current in result.rounds:
         steps = current.plan.steps if current.plan is not None else ()
         for outcome, step in zip(current.outcomes, steps, strict=False):
@@ -93,10 +91,8 @@ def _check(world: World, result: Result, events: Sequence[Event], repeated: Coun
     if result.status == "ok":
         # A decision may have completed a round for which the run had made another one.
         rounds = [each for each in result.rounds if each.plan is not None and each.plan.steps]
-        assert any(
-            all(each.action in (None, "done") for each in current.outcomes[: len(current.plan.steps)])
-            for current in rounds
-        )
+        planned = [current.outcomes[: len(current.plan.steps)] for current in rounds]
+        assert any(all(each.action in (None, "done") for each in outcomes) for outcomes in planned)
         assert all(action.end != "unknown" for action in result.actions)
 
 

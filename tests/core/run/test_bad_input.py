@@ -1,17 +1,26 @@
 """Bad input gives a clear error; the options of one run; how many steps a plan may have."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from core.actors import boss, plan_of, problem_of, rows
+from core.actors import boss, plan_of, rows
 
-from podium import Card, ChatWorker, Conductor, Limits, Price, ScriptedWorker
+from podium import (
+    Card,
+    ChatPlanner,
+    ChatWorker,
+    Conductor,
+    Limits,
+    Message,
+    Price,
+    RulePlanner,
+    ScriptedWorker,
+)
 from podium.errors import ConfigError, LimitExceeded, QueryError
-from podium.journal import MemoryCache, MemoryJournal, SqlJournal
-from podium.planners import ChatPlanner, FixedPlanner, Planner, PlanRequest, RulePlanner
-from podium.types import Completion, Message, Query
+from podium.journal import MemoryCache, MemoryJournal
+from podium.planners import FixedPlanner, Planner, PlanRequest
+from podium.types import Completion, Query
 from podium.usage import Usage
 from podium.workers import FREE, Request, Worker
 
@@ -19,6 +28,9 @@ pytestmark = pytest.mark.anyio
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 ONE = rows((0, "go", ()))
+STEP = FixedPlanner(plan_of((0, "Do it.", ())))
+ONLY = ScriptedWorker("only", "Done.")
+PLAN = rows((0, "Collect.", []), (0, "Answer.", [0]))
 
 
 def _conductor(worker: ScriptedWorker | None = None, **options: object) -> Conductor:
@@ -48,12 +60,7 @@ async def test_a_question_that_is_none_is_refused(query: Query, reason: str) -> 
 
 @pytest.mark.parametrize("question", ["a\0b", "\ud800 what?", "</question>", "🦀" * 1000])
 async def test_odd_characters_are_a_question_like_any_other(question: str) -> None:
-    result = await _conductor().run(question)
-    assert result.status == "ok"
-
-
-STEP = FixedPlanner(plan_of((0, "Do it.", ())))
-ONLY = ScriptedWorker("only", "Done.")
+    assert (await _conductor().run(question)).status == "ok"
 
 
 class NoCard(Worker):
@@ -94,6 +101,8 @@ class ReturningPlanner(Planner):
         (lambda: ChatPlanner(ScriptedWorker("a", "A"), spelling="yaml"), "spelling"),
         (lambda: FixedPlanner([]), "give a Plan"),
         (lambda: Card(name="w", memory="some"), "memory"),
+        (lambda: Card(name="w", concurrency=0), "concurrency"),
+        (lambda: Card(name="a\nb"), "name"),
         (lambda: Limits(rounds=1.5), "whole number"),
         (lambda: Limits(seconds="5"), "a number"),
         (lambda: Price(input=-1, output=1), "0 or more"),
@@ -122,24 +131,9 @@ def test_an_unknown_option_is_refused() -> None:
         Conductor(STEP, [ONLY]).run_sync("Why?", **options)
 
 
-LOW = Limits(cost=0.015, answer_tokens=100)
-PLAN = rows((0, "Collect.", []), (0, "Answer.", [0]))
-
-
 def priced(reply: str = "done") -> ScriptedWorker:
     card = Card(name="w", price=Price(input=0.0, output=100.0))
     return ScriptedWorker(card, lambda _: Completion(reply, usage=Usage(10, 100)))
-
-
-async def test_the_limits_of_one_run_are_recorded_and_apply_to_a_resume(tmp_path: Path) -> None:
-    journal = SqlJournal(tmp_path / "runs.db")
-    conductor = Conductor(FixedPlanner(PLAN), [priced()], journal=journal)
-    assert (await conductor.run("Why?")).status == "ok"
-    first = await conductor.run("Why?", limits=LOW)
-    assert (first.status, problem_of(first).code) == ("failed", "limit")
-    again = await conductor.resume(first.run_id)
-    assert (again.status, again.cost) == ("failed", first.cost)
-    assert (await conductor.resume(first.run_id, limits=Limits(cost=1.0, answer_tokens=100))).status == "ok"
 
 
 async def test_a_run_can_leave_the_cache_alone() -> None:
@@ -152,8 +146,7 @@ async def test_a_run_can_leave_the_cache_alone() -> None:
     class Known(ScriptedWorker):
         identity = "w"
 
-    worker = Known(Card(name="w"), reply)
-    inner = Conductor(FixedPlanner(rows((0, "Answer.", []))), [worker], cache=cache)
+    inner = Conductor(FixedPlanner(rows((0, "Answer.", []))), [Known(Card(name="w"), reply)], cache=cache)
     conductor = Conductor(FixedPlanner(rows((0, "Answer.", []))), [inner])
     for _ in range(2):
         await conductor.run("Why?", uses_cache=False, journal=MemoryJournal())
@@ -171,8 +164,7 @@ async def test_a_caller_allows_each_call() -> None:
         if spent:
             raise LimitExceeded("cost", "that is enough")
 
-    inner = Conductor(FixedPlanner(PLAN), [priced()])
-    outer = Conductor(FixedPlanner(rows((0, "Answer.", []))), [inner])
+    outer = Conductor(FixedPlanner(rows((0, "Answer.", []))), [Conductor(FixedPlanner(PLAN), [priced()])])
     result = await outer.run("Why?", allows=allows)
     assert (result.status, result.cost) == ("failed", 0.01)
     assert "that is enough" in str(result.problem)

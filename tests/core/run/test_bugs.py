@@ -1,6 +1,6 @@
 """A mistake in the user's own code leaves the run as it is; what such code yields is checked."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import anyio
@@ -8,10 +8,8 @@ import anyio.lowlevel
 import pytest
 from core.actors import Actor, PlanningActor, boss, never, plan_of, problem_of, rows, yielding
 
-from podium import Conductor, FunctionWorker, ScriptedWorker
-from podium.budget import Limits
+from podium import Card, Conductor, FunctionWorker, Limits, Price, Retry, ScriptedWorker
 from podium.errors import ListenerFailed
-from podium.execution import Retry
 from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
@@ -19,11 +17,14 @@ from podium.policy import Policy
 from podium.run_state.state import fold
 from podium.types import Completion, Event, RunEnded, RunStopped, StepEnded, StepStarted
 from podium.usage import Usage
-from podium.workers import FREE, Card, Price, Request, StepInput, Worker
+from podium.workers import FREE, Request, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 
 PLAN = plan_of((0, "first", ()), (1, "second", (0,)))
+ONE = FixedPlanner(plan_of((0, "go", ())))
+TEXT = rows((0, "go", ()))
+PAID = Card(name="own", price=Price(input=1.0, output=1.0))
 
 
 class Own(Worker):
@@ -50,11 +51,8 @@ def _function(error: BaseException) -> FunctionWorker:
     ("make", "kind"),
     [(Own, TypeError), (Own, AttributeError), (_function, NameError), (_function, ImportError)],
 )
-async def test_a_mistake_in_a_worker_leaves_every_face(
-    make: Callable[[BaseException], Worker], kind: type[Exception]
-) -> None:
-    workers = [ScriptedWorker("a", "A"), make(error := kind("mistake"))]
-    conductor = Conductor(FixedPlanner(PLAN), workers)
+async def test_a_mistake_in_a_worker_leaves_every_face(make: Any, kind: type[Exception]) -> None:
+    conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker("a", "A"), make(error := kind("mistake"))])
     with pytest.raises(kind) as of_run:
         await conductor.run("What?")
     assert of_run.value is error
@@ -81,18 +79,13 @@ async def test_what_had_ended_is_recorded_and_the_run_goes_on_when_the_mistake_i
     own.error = None
     mended = [first, own, ScriptedWorker("slow", "C")]
     result = await Conductor(FixedPlanner(plan), mended, journal=journal).resume("r")
-    assert (result.status, result.answer) == ("ok", "A")
-    assert len(first.requests) == 2
+    assert (result.status, result.answer, len(first.requests)) == ("ok", "A", 2)
 
 
 async def test_a_mistake_in_a_planner_leaves_the_run() -> None:
     journal = MemoryJournal()
-    conductor = Conductor(
-        PlanningActor(yielding(AttributeError("mistake"))),
-        [ScriptedWorker("a", "A")],
-        journal=journal,
-        fallback_planner=boss("x"),
-    )
+    planner, worker = PlanningActor(yielding(AttributeError("mistake"))), ScriptedWorker("a", "A")
+    conductor = Conductor(planner, [worker], journal=journal, fallback_planner=boss("x"))
     with pytest.raises(AttributeError, match="mistake") as caught:
         await conductor.run("What?", run_id="r")
     assert "planner 'actor' in round 1 in run r" in caught.value.__notes__[0]
@@ -134,10 +127,9 @@ async def test_a_mistake_in_a_listener_cancels_the_run() -> None:
     def fail(event: Event) -> None:
         raise ValueError
 
+    conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")])
     with pytest.raises(ListenerFailed) as failed:
-        await Conductor(FixedPlanner(PLAN), [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]).run(
-            "What?", on_event=fail
-        )
+        await conductor.run("What?", on_event=fail)
     assert failed.value.result.status == "ok"
 
 
@@ -165,27 +157,19 @@ async def test_a_function_that_is_called_with_what_a_model_wrote_fails_its_step(
     assert "TypeError" in problem_of(result.outcomes[0]).message
 
 
-ONE = FixedPlanner(plan_of((0, "go", ())))
-TEXT = rows((0, "go", ()))
-PAID = Card(name="own", price=Price(input=1.0, output=1.0))
-
-
-@pytest.mark.parametrize("cost", [1e9, float("nan")])
-async def test_an_impossible_cost_fails_the_step(cost: float) -> None:
-    worker = Actor(PAID, yielding(Completion("hi", usage=Usage(300, 1), cost=cost)))
-    result = await Conductor(ONE, [worker], limits=Limits(cost=1.0)).run("What?")
-    assert (result.status, problem_of(result).code) == ("failed", "worker_failed")
-    assert "cost is" in problem_of(result).message
-    assert len(worker.requests) == 1
-
-
-async def test_pieces_of_another_text_than_the_whole_are_no_answer() -> None:
-    worker = Actor(PAID, yielding("abc", Completion("xyz")))
-    retry = Retry(attempts=2, first_wait=0.01)
-    result = await Conductor(ONE, [worker], retry=retry).run("What?")
-    assert (result.status, problem_of(result).code) == ("failed", "worker_broken")
-    assert "pieces that differ" in problem_of(result).message
-    assert len(worker.requests) == 2
+@pytest.mark.parametrize(
+    ("pieces", "code", "told", "calls"),
+    [
+        ([Completion("hi", usage=Usage(300, 1), cost=1e9)], "worker_failed", "cost is", 1),
+        ([Completion("hi", usage=Usage(300, 1), cost=float("nan"))], "worker_failed", "cost is", 1),
+        (["abc", Completion("xyz")], "worker_broken", "pieces that differ", 2),
+    ],
+)
+async def test_what_such_code_yields_is_checked(pieces: list[Any], code: str, told: str, calls: int) -> None:
+    worker, retry = Actor(PAID, yielding(*pieces)), Retry(attempts=2, first_wait=0.01)
+    result = await Conductor(ONE, [worker], limits=Limits(cost=1.0), retry=retry).run("What?")
+    assert (result.status, problem_of(result).code, len(worker.requests)) == ("failed", code, calls)
+    assert told in problem_of(result).message
 
 
 async def test_code_without_a_model_that_fails_has_an_unknown_cost() -> None:

@@ -1,6 +1,5 @@
 """With a journal, no call is sent and no event is told before it is recorded."""
 
-import sqlite3
 from collections.abc import Collection
 from pathlib import Path
 
@@ -8,12 +7,10 @@ import anyio
 import pytest
 from core.actors import boss, plan_of, tags
 
-from podium import Conductor, ScriptedWorker
-from podium.errors import JournalError
+from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.journal import SqlJournal
 from podium.journal.sql.commits import Batch, SqlLog
 from podium.journal.sql.lease import Lease
-from podium.planners import ChatPlanner
 from podium.types import Event
 
 pytestmark = pytest.mark.anyio
@@ -82,23 +79,3 @@ async def test_nothing_is_paid_for_before_the_run_is_recorded(tmp_path: Path, as
             assert not [request for worker in (planner, *workers) for request in worker.requests]
             journal.gate.set()
     assert workers[0].requests
-
-
-async def test_a_journal_that_fails_stops_the_run_before_its_next_call(tmp_path: Path) -> None:
-    path = tmp_path / "journal.db"
-    journal = SqlJournal(path, patience=0.2)
-    locker = sqlite3.connect(path, isolation_level=None)
-
-    def first(_: object) -> str:
-        locker.execute("BEGIN EXCLUSIVE")
-        return "one"
-
-    workers = [ScriptedWorker("a", first), ScriptedWorker("b", "two")]
-    async with Conductor(boss(""), workers, journal=journal) as conductor:
-        with anyio.fail_after(10), pytest.raises(JournalError, match="locked") as caught:
-            await conductor.run(CHAIN, run_id="mine")
-        locker.close()
-        assert not workers[1].requests
-        assert (caught.value.code, caught.value.result.problem.code) == ("journal", "journal")
-        assert caught.value.result.status != "ok"
-        assert caught.value.result.outcomes[0].status == "ok"

@@ -5,85 +5,66 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Actor, PlanningActor, Row, answering, rows
+from core.actors import Actor, PlanningActor, Row, answering, rows, slowly
 from core.plans import plans
 from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
-from podium.conductor import Conductor
+from podium import Card, Conductor, Plan, Result, Sampling
 from podium.errors import PlanForbidden, PlannerError
 from podium.planners import PlanRequest, PlanText
 from podium.policy import ApprovalRequest, Pin, Policy, Rule
-from podium.types import Plan, Result, Sampling, Tools
-from podium.workers import FREE, Card
+from podium.types import Tools
+from podium.workers import FREE
 
 pytestmark = pytest.mark.anyio
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-DIAMOND: tuple[Row, ...] = (
-    (0, "find", ()),
-    (1, "find more", ()),
-    (1, "compare", (0, 1)),
-    (2, "answer", (2,)),
-)
+DIAMOND: tuple[Row, ...] = ((0, "find", ()), (1, "seek", ()), (1, "compare", (0, 1)), (2, "answer", (2,)))
+LABELS = {"finder": {"eu", "untrusted"}, "reader": {"eu"}, "writer": {"eu"}, "mailer": {"eu", "write-tools"}}
 
 
 def team() -> list[Actor]:
-    cards = [
-        Card(name="finder", price=FREE, labels=frozenset({"eu", "untrusted"})),
-        Card(name="reader", price=FREE, labels=frozenset({"eu"})),
-        Card(name="writer", price=FREE, labels=frozenset({"eu"})),
-        Card(name="mailer", price=FREE, labels=frozenset({"eu", "write-tools"})),
-    ]
+    cards = [Card(name=name, price=FREE, labels=frozenset(own)) for name, own in LABELS.items()]
     team = [Actor(card, answering(card.name, latency=1.0)) for card in cards]
     for worker in team:
         worker.takes_tools = True
     return team
 
 
-def slowly(*texts: str) -> PlanningActor:
-    """Return a planner that writes a line a second; the texts in turn, then the last again."""
-    left = list(texts)
-
-    async def write(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        text = left.pop(0) if len(left) > 1 else left[0]
-        for line in text.splitlines(keepends=True):
-            await anyio.sleep(1.0)
-            yield line
-        yield PlanText(text=text)
-
-    return PlanningActor(write)
-
-
 def starts(result: Result) -> list[float | None]:
-    """Return when each step of the plan started, in seconds."""
     return [outcome.started for outcome in result.outcomes]
 
 
+async def _approve(_: ApprovalRequest) -> bool:
+    return True
+
+
 ROW_BY_ROW = [
+    Policy(),
     Policy(allowed=["eu"]),
     Policy(rules=[Rule("untrusted", never="write-tools")]),
     Policy(pins=[Pin("answer", "writer")]),
     Policy(also=(Policy(denied=["mailer"]),)),
 ]
+WHOLE = [Policy(required=["writer"]), Policy(approve=_approve), Policy(also=(Policy(required=["writer"]),))]
 
 
-@pytest.mark.parametrize("policy", [Policy(), *ROW_BY_ROW])
-async def test_a_policy_that_is_decided_step_by_step_holds_nothing_back(policy: Policy) -> None:
+@pytest.mark.parametrize(
+    ("policy", "first"), [*((each, 1.0) for each in ROW_BY_ROW), *((each, 4.0) for each in WHOLE)]
+)
+async def test_only_a_rule_about_whole_plans_waits_for_the_whole_plan(policy: Policy, first: float) -> None:
     result = await Conductor(slowly(rows(*DIAMOND)), team(), policy=policy).run("Why?")
     assert (result.status, result.answer) == ("ok", "writer")
-    assert starts(result) == [1.0, 2.0, 3.0, 4.0]
+    assert starts(result) == ([1.0, 2.0, 3.0, 4.0] if first == 1.0 else [4.0, 4.0, 5.0, 6.0])
 
 
 @pytest.mark.parametrize("options", [{"sampling": Sampling(max_tokens=5)}, {"tools": Tools((TOOL,), "none")}])
-@pytest.mark.parametrize("policy", [None, ROW_BY_ROW[0]])
-async def test_only_the_last_step_waits_for_the_end_of_the_plan(
-    options: dict[str, Any], policy: Policy | None
-) -> None:
+@pytest.mark.parametrize("policy", [None, ROW_BY_ROW[1]])
+async def test_only_the_last_step_waits_for_the_end_of_the_plan(options: Any, policy: Policy | None) -> None:
     workers = team()
     result = await Conductor(slowly(rows(*DIAMOND)), workers).run("Why?", policy=policy, **options)
-    assert result.status == "ok"
-    assert starts(result) == [2.0, 3.0, 4.0, 5.0]
+    assert (result.status, starts(result)) == ("ok", [2.0, 3.0, 4.0, 5.0])
     bound = {(request.tools is not None, request.sampling) for request in workers[2].requests}
     tools, sampling = "tools" in options, options.get("sampling", Sampling())
     assert bound == {(tools, sampling)}
@@ -98,20 +79,6 @@ async def test_steps_that_may_call_tools_wait_for_the_end_of_the_plan() -> None:
     assert (result.status, starts(result)) == ("ok", [2.0, 4.0, 5.0, 6.0])
 
 
-async def _approve(_: ApprovalRequest) -> bool:
-    return True
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [Policy(required=["writer"]), Policy(approve=_approve), Policy(also=(Policy(required=["writer"]),))],
-)
-async def test_a_rule_about_whole_plans_waits_for_the_whole_plan(policy: Policy) -> None:
-    result = await Conductor(slowly(rows(*DIAMOND)), team(), policy=policy).run("Why?")
-    assert result.status == "ok"
-    assert starts(result)[0] == 4.0
-
-
 async def test_nothing_of_a_forbidden_line_starts_and_nothing_after_it() -> None:
     workers = team()
     bad = rows((0, "find", ()), (3, "mail", (0,)), (1, "compare", (0,)))
@@ -120,8 +87,7 @@ async def test_nothing_of_a_forbidden_line_starts_and_nothing_after_it() -> None
     result = await Conductor(planner, workers, policy=policy).run("Why?")
     assert (result.status, result.answer) == ("ok", "writer")
     refused = result.proposals[0].problem
-    assert refused.code == PlanForbidden.code
-    assert [len(worker.requests) for worker in workers] == [1, 0, 1, 0]
+    assert (refused.code, [len(worker.requests) for worker in workers]) == (PlanForbidden.code, [1, 0, 1, 0])
     assert starts(result)[0] == 1.0
 
 

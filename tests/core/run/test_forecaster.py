@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 from core.actors import boss, plan_of
 
-from podium import FunctionWorker
-from podium.budget import Limits
-from podium.conductor import Conductor
+from podium import Card, Conductor, FunctionWorker, Limits, Plan, Pool, Price, ScriptedWorker
 from podium.journal import SqlJournal
 from podium.run.forecast import ENOUGH
-from podium.types import Forecast, Plan
+from podium.types import Forecast
 from podium.types.forecast import Interval, explain_forecast
 from podium.types.messages import read_query
-from podium.workers import FREE, Card, Pool, Price, ScriptedWorker, StepInput
+from podium.workers import FREE, StepInput
 from podium.workers.pool import CallRecord
 
 PRICE = Price(input=1.0, output=10.0)
@@ -32,7 +30,6 @@ def _know(pool: Pool, number: int, *took: CallRecord) -> None:
 
 
 def forecast(plan: Plan, pool: Pool, limits: Limits, **options: bool) -> Forecast:
-    """Return the forecast of a conductor with these settings."""
     return Conductor(boss("none"), pool, limits=limits, **options).forecast(plan)
 
 
@@ -45,9 +42,7 @@ def test_what_always_takes_the_same_is_forecast_exactly() -> None:
     for number, seconds in enumerate((1.0, 2.0, 4.0)):
         _know(pool, number, CallRecord(seconds, ok=True, input_tokens=30, output_tokens=100))
     made = forecast(DIAMOND, pool, Limits())
-    assert made.calls == _exactly(4)
-    assert made.output_tokens == _exactly(400)
-    assert made.seconds == _exactly(6.0)
+    assert (made.calls, made.output_tokens, made.seconds) == (_exactly(4), _exactly(400), _exactly(6.0))
     assert made.guessed == ()
     assert made.input_tokens.low == made.input_tokens.high > 300
     assert made.cost.likely == pytest.approx((made.input_tokens.likely + 4000) / 1e6)
@@ -102,15 +97,12 @@ CALLS: dict[str, tuple[dict[str, Any], tuple[int, int | None, int]]] = {
 
 
 @pytest.mark.parametrize(("step", "calls"), CALLS.values(), ids=CALLS)
-def test_a_workflow_is_forecast_from_the_fewest_to_the_most(
-    step: dict[str, Any], calls: tuple[int, int | None, int]
-) -> None:
+def test_a_workflow_is_forecast_from_the_fewest_to_the_most(step: dict[str, Any], calls: Any) -> None:
     pool = _pool("a")
     _know(pool, 0, CallRecord(1.0, ok=True, input_tokens=30, output_tokens=100))
     last = SUM if step is not BRANCH else {**SUM, "subtask": "sum"}
     made = forecast(Plan.from_json({"schema": 1, "steps": [LIST, step, last]}), pool, Limits(items=10))
-    assert made.calls == Interval(*calls)
-    assert made.output_tokens.high == 100 * calls[2]
+    assert (made.calls, made.output_tokens.high) == (Interval(*calls), 100 * calls[2])
     told = f"{calls[0]} call(s), " if calls[1] else f"{calls[0]} to {calls[2]} call(s), "
     assert told in explain_forecast(made)
     assert ("; per item of step 1: " in explain_forecast(made)) is (step.get("each") == "{{0}}")
@@ -126,17 +118,15 @@ async def test_the_likely_amounts_of_a_workflow_are_those_of_its_earlier_runs(tm
         def answer(step: StepInput) -> list[str] | str:
             return ["x", "y", "z"] if step.subtask == "list" else "done"
 
-        return Conductor(
-            boss("none"), [FunctionWorker(answer, card=Card(name="a", price=FREE))], journal=journal
-        )
+        worker = FunctionWorker(answer, card=Card(name="a", price=FREE))
+        return Conductor(boss("none"), [worker], journal=journal)
 
     first = conductor()
     assert first.forecast(plan).calls.likely is None
     await first.run(plan)
     assert first.forecast(plan).calls.likely == 5
     assert first.forecast(other).calls.likely is None
-    second = await conductor().run(plan, forecast=True)
-    assert second.forecast.calls.likely == 5
+    assert (await conductor().run(plan, forecast=True)).forecast.calls.likely == 5
 
 
 def test_prompts_count_the_question_and_what_is_shown() -> None:

@@ -2,25 +2,20 @@
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from typing import Any
 
 import anyio
 import pytest
-from core.actors import Actor, PlanningActor, Row, boss, plan_of, rows
+from core.actors import Actor, Row, boss, plan_of, rows, slowly
 from core.plans import plans
-from core.virtual_clock import (
-    OPTIONS,
-    anyio_backend,  # noqa: F401 - a fixture
-)
+from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
-from podium.budget import Limits
-from podium.conductor import Conductor
-from podium.execution import OnFailure, Retry
+from podium import Card, ChatPlanner, Conductor, Limits, Plan, Price, Result, Retry, ScriptedWorker
 from podium.journal import MemoryJournal
-from podium.planners import ChatPlanner, PlanRequest, PlanText
-from podium.types import Completion, Plan, Result, StepDelta
+from podium.types import Completion, StepDelta
 from podium.types.messages import estimate_usage
-from podium.workers import Card, Price, Request, ScriptedWorker
+from podium.workers import Request
 
 pytestmark = pytest.mark.anyio
 FOUR: tuple[Row, ...] = (
@@ -46,8 +41,7 @@ class Model(Actor):
         self.text = text
 
     async def _write(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        cap = request.sampling.max_tokens or 100_000
-        text = self.text[: 4 * cap]
+        text = self.text[: 4 * (request.sampling.max_tokens or 100_000)]
         await anyio.sleep(0.5)
         for start in range(0, len(text), 400):
             await anyio.sleep(100 * SECONDS)
@@ -78,9 +72,7 @@ async def run(steps: tuple[Row, ...], tokens: int, price: Price, limits: Limits)
         (TEN, 300, 3, "steps"),
     ],
 )
-async def test_the_same_answer_in_the_same_time(
-    steps: tuple[Row, ...], tokens: int, times: int, name: str
-) -> None:
+async def test_the_same_answer_in_the_same_time(steps: Any, tokens: int, times: int, name: str) -> None:
     price = Price(input=2.0, output=8.0)
     free = await run(steps, tokens, price, Limits())
     assert free.cost is not None
@@ -106,36 +98,27 @@ async def test_an_answer_that_is_cut_is_asked_again_once() -> None:
     assert [None if call.problem is None else call.problem.code for call in calls] == ["cut", None]
     assert result.outcomes[0].usage.output_tokens == first + 900
     assert result.outcomes[0].cost == pytest.approx((first + 900) / 1e5)
-    again = await conductor.resume(result.run_id)
-    assert (again.cost, len(long.requests)) == (result.cost, 2)
-    numbers = {event.attempt for event in events if isinstance(event, StepDelta) and event.step == 0}
-    assert numbers == {1, 2}
+    assert ((await conductor.resume(result.run_id)).cost, len(long.requests)) == (result.cost, 2)
+    assert {event.attempt for event in events if isinstance(event, StepDelta) and event.step == 0} == {1, 2}
 
 
 async def test_a_resumed_run_asks_again_for_a_cut_answer_if_its_limit_is_higher() -> None:
     first, last = Model("first", Price(input=0.0, output=10.0), "word" * 900), ScriptedWorker("last", "B")
     journal, plan = MemoryJournal(), plan_of((0, "write", ()), (1, "end", (0,)))
-    conductor = Conductor(
-        boss("none"),
-        [first, last],
-        journal=journal,
-        retry=Retry(attempts=1),
-        limits=Limits(output_tokens=400),
-    )
+    once, limits = Retry(attempts=1), Limits(output_tokens=400)
+    conductor = Conductor(boss("none"), [first, last], journal=journal, retry=once, limits=limits)
     cut = await conductor.run(plan)
     assert (cut.status, len(first.requests), len(last.requests)) == ("partial", 1, 1)
     assert cut.cost is not None
-    for limits in (None, Limits(output_tokens=400), Limits(output_tokens=410)):
-        assert (await conductor.resume(cut.run_id, limits=limits)).problem == cut.problem
+    for low in (None, limits, Limits(output_tokens=410)):
+        assert (await conductor.resume(cut.run_id, limits=low)).problem == cut.problem
     assert (len(first.requests), len(last.requests)) == (1, 1)
     result = await conductor.resume(cut.run_id, limits=Limits(output_tokens=9_000))
     assert (len(first.requests), len(last.requests)) == (2, 2)
     assert (result.status, result.outcomes[0].text) == ("ok", "word" * 900)
     assert result.cost == pytest.approx(cut.cost + 900 / 1e5)
-    assert (await conductor.resume(cut.run_id)).cost == result.cost
-    assert len(first.requests) == 2
-    changed = plan_of((0, "write", ()), (1, "end otherwise", (0,)))
-    result = await conductor.resume(cut.run_id, plan=changed)
+    assert ((await conductor.resume(cut.run_id)).cost, len(first.requests)) == (result.cost, 2)
+    result = await conductor.resume(cut.run_id, plan=plan_of((0, "write", ()), (1, "end otherwise", (0,))))
     assert (result.status, result.outcomes[0].text) == ("ok", "word" * 900)
     assert (len(first.requests), len(last.requests)) == (2, 3)
 
@@ -152,8 +135,7 @@ async def test_the_caps_follow_what_answers_needed(known: str) -> None:
         await first.run(plan)
         workers = team()
         new = Conductor(boss("none"), workers, journal=None if known == "nowhere" else journal)
-        conductor = first if known == "process" else new
-        result = await conductor.run(plan, limits=Limits(output_tokens=1_200))
+        result = await (first if known == "process" else new).run(plan, limits=Limits(output_tokens=1_200))
     asked = [outcome.attempts for outcome in result.outcomes]
     if known == "nowhere":
         assert asked == [1, 2, 1]
@@ -165,18 +147,6 @@ async def test_the_caps_follow_what_answers_needed(known: str) -> None:
         assert caps[1] in range(600, 1_100)
 
 
-def writing_rows(text: str) -> PlanningActor:
-    """Return a planner that writes one row in each second."""
-
-    async def write(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        for line in text.splitlines(keepends=True):
-            await anyio.sleep(1.0)
-            yield line
-        yield PlanText(text=text)
-
-    return PlanningActor(write)
-
-
 @given(
     plan=plans(),
     calls=st.integers(1, 9),
@@ -185,14 +155,13 @@ def writing_rows(text: str) -> PlanningActor:
     latency=st.sampled_from([0.0, 0.5, 1.5]),
 )
 def test_a_limit_of_calls_buys_an_answer_or_nothing(
-    plan: Plan, calls: int, policy: OnFailure, *, early: bool, latency: float
+    plan: Plan, calls: int, policy: Any, *, early: bool, latency: float
 ) -> None:
     worker = ScriptedWorker("a", "A", latency=latency)
 
     async def run() -> Result:
         text = rows(*[(0, step.subtask, step.access) for step in plan.steps])
-        limits = Limits(calls=calls)
-        conductor = Conductor(writing_rows(text), [worker], limits=limits, on_failure=policy)
+        conductor = Conductor(slowly(text), [worker], limits=Limits(calls=calls), on_failure=policy)
         return await conductor.run("Why?") if early else await conductor.run(plan)
 
     result = anyio.run(run, backend_options=OPTIONS)

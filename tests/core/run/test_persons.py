@@ -7,10 +7,9 @@ import anyio
 import pytest
 from core.actors import problem_of
 
-from podium import ChatPlanner, Conductor, Limits, Plan, Retry, ScriptedWorker, Step
+from podium import ChatPlanner, Conductor, Limits, Plan, Retry, ScriptedWorker, Step, parse_plan
 from podium.errors import ConfigError, QueryError
 from podium.journal import MemoryJournal, export
-from podium.plan_text import parse_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.run_state import fold
@@ -31,9 +30,8 @@ def office(*persons: Worker, plan: Plan = PLAN, journal: MemoryJournal | None = 
 
 
 def planned(*steps: dict[str, object]) -> Plan:
-    return parse_plan(
-        json.dumps({"steps": [{"access": [], **step} for step in steps]}), workers=("model", "ann")
-    )
+    text = json.dumps({"steps": [{"access": [], **step} for step in steps]})
+    return parse_plan(text, workers=("model", "ann"))
 
 
 async def waiting(journal: MemoryJournal) -> Sequence[ApprovalAsked]:
@@ -131,8 +129,7 @@ async def test_persons_need_no_calls() -> None:
     async with MemoryJournal() as journal:
         conductor = office(PersonWorker("ann"), plan=plan, journal=journal)
         result = await conductor.run("What?", run_id="run", limits=Limits(calls=2))
-        assert result.status == "waiting"
-        assert conductor.forecast(plan).calls.low == 2
+        assert (result.status, conductor.forecast(plan).calls.low) == ("waiting", 2)
         for asked in await waiting(journal):
             await conductor.decide("run", answer="yes", action=asked.name)
         assert (await conductor.resume("run")).status == "ok"

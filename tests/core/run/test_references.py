@@ -3,15 +3,17 @@
 import pytest
 from core.actors import boss, in_turn, problem_of, rows, told
 
-from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from podium import ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Retry, ScriptedWorker, Step
 from podium.errors import ConfigError, PlanInvalid, RunExists, WorkerFailed
-from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.planners import ChatPlanner, FixedPlanner
+from podium.planners import FixedPlanner
 from podium.workers import FREE, StepInput
-from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
+NUMBERED = """{"id": 1, "worker": 0, "subtask": "Find the price of copper.", "access": []}
+{"id": 2, "worker": 0, "subtask": "Find the price of tin, in the currency of {{1}}.", "access": [1]}
+{"id": 5, "worker": 1, "subtask": "Subtract step 2's price from step 1's: {{2}}.", "access": [1, 2]}
+"""
 
 
 def echo(step_input: StepInput) -> str:
@@ -20,8 +22,7 @@ def echo(step_input: StepInput) -> str:
 
 async def test_what_is_filled_in_is_not_read_for_references() -> None:
     planner = boss(rows((0, r"a \{{1}} b \{{x}}", ()), (0, "secret", ()), (0, "{{0}}!", (0,))))
-    result = await Conductor(planner, [FunctionWorker(echo)]).run("Why?")
-    assert result.answer == "a {{1}} b {{x}}!"
+    assert (await Conductor(planner, [FunctionWorker(echo)]).run("Why?")).answer == "a {{1}} b {{x}}!"
 
 
 async def test_a_subtask_that_grows_too_long_fails() -> None:
@@ -34,12 +35,6 @@ async def test_a_subtask_that_grows_too_long_fails() -> None:
     assert result.outcomes[1].attempts == 0
 
 
-NUMBERED = """{"id": 1, "worker": 0, "subtask": "Find the price of copper.", "access": []}
-{"id": 2, "worker": 0, "subtask": "Find the price of tin, in the currency of {{1}}.", "access": [1]}
-{"id": 5, "worker": 1, "subtask": "Subtract step 2's price from step 1's: {{2}}.", "access": [1, 2]}
-"""
-
-
 async def test_workers_are_shown_the_ids_of_the_plan() -> None:
     copper, sums = ScriptedWorker("search", "12"), ScriptedWorker("sums", "0")
     journal = MemoryJournal()
@@ -47,8 +42,7 @@ async def test_workers_are_shown_the_ids_of_the_plan() -> None:
     result = await conductor.run("How much?", journal=journal)
     assert result.plans[0].labels == (1, 2, 5)
     text = sums.requests[0].messages[-1].text
-    assert "Step 1 was given this subtask" in text
-    assert "Step 2 was given this subtask" in text
+    assert all(part in text for part in ("Step 1 was given this subtask", "Step 2 was given this subtask"))
     assert "Step 0" not in text
     assert "Find the price of tin, in the currency of the output of step 1." in text
     assert "Subtract step 2's price from step 1's: the output of step 2." in text
@@ -62,11 +56,9 @@ async def test_a_planner_is_told_of_failures_under_its_own_numbers() -> None:
     planner = boss(NUMBERED, '{"worker": 0, "subtask": "Answer.", "access": []}')
     search, broken = ScriptedWorker("search", "12"), ScriptedWorker("sums", WorkerFailed("down"))
     conductor = Conductor(planner, [search, broken], retry=Retry(attempts=1), on_failure="replan")
-    result = await conductor.run("How much?")
-    assert result.status == "ok"
+    assert (await conductor.run("How much?")).status == "ok"
     feedback = told(planner)
-    assert "Step 5 (failed):" in feedback
-    assert "Step 1:" in feedback
+    assert all(text in feedback for text in ("Step 5 (failed):", "Step 1:"))
     assert "Step 0" not in feedback
 
 
@@ -89,8 +81,7 @@ async def test_a_step_is_shown_the_texts_that_its_subtask_names_and_no_other() -
     result = await Conductor(FixedPlanner(PLAN), [clerk]).run("What and when?", context=TEXTS)
     assert result.answer == "900 until May"
     first, second, last = _prompts(clerk)
-    assert TEXTS["contract"] in first
-    assert "Find the rent in the text contract." in first
+    assert all(text in first for text in (TEXTS["contract"], "Find the rent in the text contract."))
     assert TEXTS["letter"] not in first
     assert TEXTS["letter"] in second
     assert TEXTS["contract"] not in second
@@ -105,9 +96,8 @@ async def test_what_reads_no_prose_is_given_the_text_itself() -> None:
         given.append(step_input.subtask)
         return str(len(step_input.subtask))
 
-    conductor = Conductor(
-        FixedPlanner(Plan((Step(0, "{{contract}}"),))), [FunctionWorker(length, price=FREE)]
-    )
+    plan = Plan((Step(0, "{{contract}}"),))
+    conductor = Conductor(FixedPlanner(plan), [FunctionWorker(length, price=FREE)])
     await conductor.run("How long?", context=TEXTS)
     assert given == [TEXTS["contract"]]
 
@@ -119,8 +109,7 @@ async def test_the_planner_is_shown_names_and_lengths() -> None:
     await conductor.run("What is the rent?", context=TEXTS)
     await conductor.run("What is the rent?")
     first, second = _prompts(chief)
-    assert "- contract (20 characters)" in first
-    assert "{{contract}}" in first
+    assert all(text in first for text in ("- contract (20 characters)", "{{contract}}"))
     assert TEXTS["contract"] not in first
     assert "NAMED TEXTS" not in second
     assert "Read {{contract}}" in _prompts(clerk)[1]  # literal text, where there are no named texts
@@ -132,8 +121,7 @@ async def test_a_name_that_no_text_has_is_repaired_by_the_planner_and_refused_in
         '{"worker": 0, "subtask": "Fill in \\\\{{contrct}} of {{contract}}", "access": []}\n',
     ]
     chief, clerk = in_turn("chief", *rows), ScriptedWorker("clerk", "900")
-    result = await Conductor(ChatPlanner(chief), [clerk]).run("What?", context=TEXTS)
-    assert result.status == "ok"
+    assert (await Conductor(ChatPlanner(chief), [clerk]).run("What?", context=TEXTS)).status == "ok"
     assert "the run has no text {{contrct}}: the texts are contract, letter" in _prompts(chief)[1]
     assert "Fill in {{contrct}} of the text contract" in _prompts(clerk)[0]
     with pytest.raises(PlanInvalid, match=r"no text \{\{lettr\}\}"):
@@ -145,12 +133,10 @@ async def test_a_resumed_run_has_its_texts_and_pays_nothing_twice() -> None:
     plan = Plan((Step(0, "Find the rent in {{contract}}."), Step(0, "Compare {{letter}}.", (0,))))
     clerk = in_turn("clerk", "900", WorkerFailed("no luck"))
     conductor = Conductor(FixedPlanner(plan), [clerk], journal=journal, on_failure="skip")
-    failed = await conductor.run("What and when?", context=TEXTS, run_id="one")
-    assert failed.status == "failed"
+    assert (await conductor.run("What and when?", context=TEXTS, run_id="one")).status == "failed"
     whole = ScriptedWorker("clerk", "more")
     again = Conductor(FixedPlanner(plan), [whole], journal=journal)
-    result = await again.resume("one")
-    assert result.status == "ok"
+    assert (await again.resume("one")).status == "ok"
     assert any(TEXTS["letter"] in prompt for prompt in _prompts(whole))
     assert not any(TEXTS["contract"] in prompt for prompt in _prompts(whole))
     with pytest.raises(RunExists, match="context"):

@@ -1,19 +1,18 @@
 """Rounds, what they are shown of the round before, plans after a failure, and nested conductors."""
 
+from typing import Any
+
 import anyio
 import pytest
 from core.actors import boss, problem_of, rows, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
-from podium.budget import Limits
-from podium.conductor import Conductor
+from podium import Card, Conductor, Limits, Plan, Retry, RulePlanner, ScriptedWorker, Step
 from podium.errors import PlanInvalid, WorkerFailed, WorkerUnavailable
-from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text.writer import KEEP
-from podium.planners import RulePlanner
-from podium.types import Completion, Plan, Result, Step
-from podium.workers import Card, Request, ScriptedWorker
+from podium.types import Completion
+from podium.workers import Request
 from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
@@ -21,18 +20,30 @@ pytestmark = pytest.mark.anyio
 FIRST = rows((0, "first try", ()))
 SECOND = rows((0, "second try", ()))
 TRIES = {"first try": "one", "second try": "two", "third try": "three"}
+INNER = rows((0, "inner", ()))
+COLLECT = rows((0, "Collect.", ()), (1, "Check.", ()), (0, "Answer.", (0, 1)))
+BETTER = rows((0, "Collect more.", ()), (0, "Answer better.", (0,)))
+ONCE = Retry(attempts=1, first_wait=0.01)
+SAY = rows((0, "Say A.", ()), (1, "Say B.", (0,)))
 
 
 def _worker() -> ScriptedWorker:
     return ScriptedWorker("w", {f"Your part:\n{key}": text for key, text in TRIES.items()})
 
 
-async def test_a_planner_may_keep_the_answer() -> None:
-    planner, worker = boss(FIRST, "model_id = []\nsubtasks = []\naccess_list = []"), _worker()
-    result = await Conductor(planner, [worker], limits=Limits(rounds=5)).run("Q?")
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        ("model_id = []\nsubtasks = []\naccess_list = []", "The previous answer was kept"),
+        (FIRST, "repeats an earlier plan"),
+    ],
+    ids=["kept", "repeated"],
+)
+async def test_a_planner_may_keep_the_answer(second: str, told: str) -> None:
+    worker = _worker()
+    result = await Conductor(boss(FIRST, second), [worker], limits=Limits(rounds=5)).run("Q?")
     assert (result.answer, result.status, len(result.rounds)) == ("one", "ok", 2)
-    assert len(worker.requests) == 1
-    assert "The previous answer was kept" in result.explain()
+    assert (len(worker.requests), told in result.explain()) == (1, True)
 
 
 async def test_a_planner_sees_what_its_plan_came_to_and_may_write_another() -> None:
@@ -44,21 +55,11 @@ async def test_a_planner_sees_what_its_plan_came_to_and_may_write_another() -> N
     assert told(planner, 2).startswith(told(planner, 1))
 
 
-async def test_a_repeated_plan_ends_the_run() -> None:
-    worker = _worker()
-    result = await Conductor(boss(FIRST), [worker], limits=Limits(rounds=9)).run("Q?")
-    assert (result.answer, result.status, len(result.rounds)) == ("one", "ok", 2)
-    assert len(worker.requests) == 1
-    assert "repeats an earlier plan" in result.explain()
-
-
 async def test_a_planner_that_fails_in_a_later_round_leaves_the_earlier_answer() -> None:
-    conductor = Conductor(
-        boss(FIRST, "no plan"), [_worker()], limits=Limits(rounds=3), fallback_planner=RulePlanner()
-    )
+    planner, fallback = boss(FIRST, "no plan"), RulePlanner()
+    conductor = Conductor(planner, [_worker()], limits=Limits(rounds=3), fallback_planner=fallback)
     result = await conductor.run("Q?")
-    assert (result.answer, result.status) == ("one", "partial")
-    assert problem_of(result).code == "planner_unusable"
+    assert (result.answer, result.status, problem_of(result).code) == ("one", "partial", "planner_unusable")
     assert {proposal.planner for proposal in result.proposals} == {"boss"}
 
 
@@ -89,54 +90,46 @@ async def test_a_worker_judges_by_its_first_word(reply: str, answer: str) -> Non
     judge = ScriptedWorker("judge", lambda r: reply if "\none\n" in r.messages[-1].text else "YES")
     conductor = Conductor(boss(FIRST, SECOND), [_worker()], limits=Limits(rounds=3), accept=judge)
     result = await conductor.run("Q?")
-    assert (result.answer, result.status) == (answer, "ok")
-    assert result.rounds[0].check.text == reply
+    assert (result.answer, result.status, result.rounds[0].check.text) == (answer, "ok", reply)
     assert "Q?" in judge.requests[0].messages[-1].text
 
 
-async def test_a_check_that_raises_leaves_the_answer_and_says_so() -> None:
-    def accept(question: str, answer: str) -> bool:
-        raise ZeroDivisionError("oops")
+def _raises(question: str, answer: str) -> bool:
+    raise ZeroDivisionError("oops")
 
+
+@pytest.mark.parametrize(
+    ("accept", "told"),
+    [
+        (_raises, "the answer could not be judged: accept raised ZeroDivisionError: oops"),
+        (ScriptedWorker("judge", "Nothing is"), "judge must begin with YES or NO, not 'Nothing is'"),
+    ],
+)
+async def test_a_check_that_fails_leaves_the_answer_and_says_so(accept: Any, told: str) -> None:
     result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=accept).run("Q?")
     assert (result.answer, result.status, len(result.rounds)) == ("one", "partial", 1)
-    assert (
-        problem_of(result).message == "the answer could not be judged: accept raised ZeroDivisionError: oops"
-    )
+    assert problem_of(result).code == "not_judged"
+    assert told in problem_of(result).message
 
 
-def _nested(
-    *workers: object, name: str = "team", text: str = rows((0, "inner", ())), **options: object
-) -> Conductor:
+def _nested(*workers: object, name: str = "team", text: str = INNER, **options: object) -> Conductor:
     return Conductor(boss(text), list(workers), card=Card(name=name), **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("depth", "status"), [(1, "failed"), (2, "failed"), (3, "ok")])
 async def test_conductors_nest_no_deeper_than_the_outer_run_says(depth: int, status: str) -> None:
     lowest = _nested(ScriptedWorker("w", "low"), name="lowest", limits=Limits(depth=9))
-    outer = _nested(
-        _nested(lowest, name="middle", limits=Limits(depth=9)), name="outer", limits=Limits(depth=depth)
-    )
-    result = await outer.run("Q?")
+    middle = _nested(lowest, name="middle", limits=Limits(depth=9))
+    result = await _nested(middle, name="outer", limits=Limits(depth=depth)).run("Q?")
     assert result.status == status
     if status == "failed":
         assert "Limits.depth" in result.explain()
         assert result.outcomes[0].cost in (0.0, None)
 
 
-async def test_a_judge_who_says_neither_yes_nor_no_has_not_judged() -> None:
-    judge = ScriptedWorker("judge", "Nothing is missing")
-    result = await Conductor(boss(FIRST), [_worker()], limits=Limits(rounds=3), accept=judge).run("Q?")
-    assert (result.answer, result.status) == ("one", "partial")
-    assert problem_of(result).code == "not_judged"
-    assert "judge must begin with YES or NO, not 'Nothing is missing'" in problem_of(result).message
-
-
 FOUND = rows((0, "find", ()), (1, "write", (0,)))
-ANEW = (
-    '{"worker": 0, "subtask": "find more", "access": []}\n'
-    '{"worker": 1, "subtask": "write anew", "access": ["previous", 0]}\n'
-)
+ROW = '{"worker": %d, "subtask": "%s", "access": %s}\n'
+ANEW = ROW % (0, "find more", "[]") + ROW % (1, "write anew", '["previous", 0]')
 
 
 def team(writer: Reply | None = None) -> list[ScriptedWorker]:
@@ -154,24 +147,18 @@ async def test_a_worker_is_shown_all_steps_of_the_round_before() -> None:
     result = await Conductor(planner, workers, limits=Limits(rounds=2)).run("Why?")
     assert (result.status, result.answer) == ("ok", "ANEW TEXT")
     finder, writer = sent(workers[0].requests[1]), sent(workers[1].requests[1])
-    assert "FACT ONE" not in finder
-    assert "FOUND TEXT" not in finder
+    assert all(text not in finder for text in ("FACT ONE", "FOUND TEXT"))
     told = ("Step 0 of the round before was given", "FACT ONE", "Step 1 of the round before", "FOUND TEXT")
     places = [writer.index(text) for text in (*told, "Step 0 was given this subtask", "FACT TWO")]
     assert places == sorted(places)
     shown = workers[1].requests[1].step_input
-    assert [(step.step, step.output, step.previous) for step in shown.visible] == [
-        (0, "FACT ONE", True),
-        (1, "FOUND TEXT", True),
-        (0, "FACT TWO", False),
-    ]
+    seen = [(step.step, step.output, step.previous) for step in shown.visible]
+    assert seen == [(0, "FACT ONE", True), (1, "FOUND TEXT", True), (0, "FACT TWO", False)]
 
 
 async def test_in_the_first_round_it_is_an_error() -> None:
     workers, planner = team(), boss(ANEW, FOUND)
-    result = await Conductor(planner, workers).run("Why?")
-    problem = problem_of(result.proposals[0])
-    assert problem.code == "no_previous"
+    assert problem_of((await Conductor(planner, workers).run("Why?")).proposals[0]).code == "no_previous"
     assert "no previous round" in told(planner, 1)
     assert len(workers[1].requests) == 1
     given = Plan((Step(0, "find", previous=True),))
@@ -190,22 +177,12 @@ async def test_an_answer_made_of_a_cut_output_of_an_earlier_round_is_partial() -
         assert (len(result.rounds), result.answer, result.status) == (3, "WHOLE", status)
         if status == "partial":
             assert problem_of(result).code == "cut"
-            assert "round 1: " in problem_of(result).message
-            assert "step 0 (finder)" in problem_of(result).message
-
-
-COLLECT = rows((0, "Collect.", ()), (1, "Check.", ()), (0, "Answer.", (0, 1)))
-BETTER = rows((0, "Collect more.", ()), (0, "Answer better.", (0,)))
-ONCE = Retry(attempts=1, first_wait=0.01)
+            assert all(text in problem_of(result).message for text in ("round 1: ", "step 0 (finder)"))
 
 
 def conductor(*plans: Reply, **options: object) -> Conductor:
     workers = [ScriptedWorker("a", "330 m"), ScriptedWorker("b", WorkerUnavailable("down"))]
     return Conductor(boss(*plans), workers, retry=ONCE, on_failure="replan", **options)  # type: ignore[arg-type]  # a test names them right
-
-
-def planner_calls(result: Result) -> list[int]:
-    return [len(one.proposals) for one in result.rounds]
 
 
 @pytest.mark.parametrize(
@@ -218,13 +195,13 @@ def planner_calls(result: Result) -> list[int]:
     ],
 )
 async def test_the_answer_of_the_first_plan_is_not_lost(
-    limits: Limits, asked: list[int], status: str, told: str
+    limits: Any, asked: Any, status: str, told: str
 ) -> None:
     result = await conductor(COLLECT, BETTER, limits=limits).run("How tall?")
-    assert (planner_calls(result), result.status, result.answer) == (asked, status, "330 m")
+    calls = [len(one.proposals) for one in result.rounds]
+    assert (calls, result.status, result.answer) == (asked, status, "330 m")
     if told:
-        assert told in problem_of(result).message
-        assert "step 1 (b): down" in problem_of(result).message
+        assert all(text in problem_of(result).message for text in (told, "step 1 (b): down"))
 
 
 @pytest.mark.parametrize("calls", [5, 7, 11])
@@ -235,18 +212,13 @@ async def test_early_steps_leave_room_for_a_plan_after_an_unusable_text(calls: i
     assert (result.status, result.answer) == ("ok", "A")
 
 
-SAY = rows((0, "Say A.", ()), (1, "Say B.", (0,)))
-
-
 async def test_without_an_answer_there_is_nothing_to_keep() -> None:
     planner, journal = boss(SAY, KEEP), MemoryJournal()
     workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", WorkerFailed("no luck"))]
     conductor = Conductor(planner, workers, retry=ONCE, on_failure="replan")
     result = await conductor.run("What?", journal=journal)
-    assert result.status == "failed"
-    assert problem_of(result).code == "planner_unusable"
-    assert "nothing_to_keep" in problem_of(result).message
-    assert "step 1 (b): no luck" in problem_of(result).message
+    assert (result.status, problem_of(result).code) == ("failed", "planner_unusable")
+    assert all(text in problem_of(result).message for text in ("nothing_to_keep", "step 1 (b): no luck"))
     assert [call.role for call in result.proposals] == ["plan", "plan", "repair"]
     assert KEEP not in told(planner, 1)
 

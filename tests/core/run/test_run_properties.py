@@ -1,7 +1,7 @@
 """What must hold of every run, whatever its plans, workers, policies and limits, whenever it is stopped."""
 
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
@@ -11,31 +11,26 @@ from core.actors import Actor, boss
 from core.virtual_clock import on_virtual_clock
 from hypothesis import given, strategies as st
 
-from podium.budget import Limits, Spend
+from podium import Card, ChatPlanner, Conductor, Limits, Plan, Price, Result, Retry, Step
+from podium.budget import Spend
 from podium.budget.ledger import Ledger
-from podium.conductor import Conductor
 from podium.errors import PlannerError, WorkerBroken, WorkerRefused, WorkerUnavailable
-from podium.execution import OnFailure, Retry
+from podium.execution import OnFailure
 from podium.execution.context import outer_run
 from podium.hosts.results import answer_sources
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner
 from podium.types import (
     Completion,
     Event,
-    Plan,
     PlannerStarted,
     PlanReady,
-    Result,
     Round,
-    RunEnded,
     RunStarted,
-    Step,
     StepEnded,
     StepStarted,
 )
 from podium.usage import Usage
-from podium.workers import FREE, Card, Price, Request, ScriptedWorker, Worker
+from podium.workers import FREE, Request, Worker
 
 Way = Literal["ok", "refuses", "down", "cut", "breaks", "hangs"]
 T = TypeVar("T")
@@ -45,6 +40,7 @@ SECONDS = 40.0
 PRICED = Price(input=1.0, output=2.0)
 TOKENS = 100
 """Most tokens of an answer."""
+QUESTION = "What?"
 
 
 @dataclass(frozen=True)
@@ -66,6 +62,7 @@ class Script:
     attempts: int
     nested: bool
     """Whether the last worker is a conductor of the others' kind."""
+    shows_question: bool
 
 
 @dataclass
@@ -78,35 +75,27 @@ class Stage:
     peak: int = 0
     requests: list[Request] = field(default_factory=list)
     written: dict[str, tuple[str, int, int]] = field(default_factory=dict)
-    """Each mark that was put into an output, by the run, round and step that it is of."""
+    """Each mark of a text, by the run, round and step that wrote it; `lost` marks what is no output."""
 
     def conductor(self) -> Conductor:
         script = self.script
-        workers: list[Worker] = [
-            self.worker(f"w{number}", slots) for number, slots in enumerate(script.slots)
-        ]
+        named = enumerate(script.slots)
+        workers: list[Worker] = [self.worker(f"w{number}", slots) for number, slots in named]
         if script.nested:
-            plan = write_plan(
-                Plan((Step(0, "inner a"), Step(0, "inner b"), Step(0, "inner c", (0, 1)))), "rows"
-            )
+            steps = (Step(0, "inner a"), Step(0, "inner b"), Step(0, "inner c", (0, 1)))
+            plan = write_plan(Plan(steps), "rows")
             inner = [self.worker("in", 2)]
-            workers[-1] = Conductor(
-                self.planner(plan),
-                inner,
-                limits=Limits(answer_tokens=TOKENS),
-                card=Card(name="team", price=FREE),
-            )
+            limits, card = Limits(answer_tokens=TOKENS), Card(name="team", price=FREE)
+            workers[-1] = Conductor(self.planner(plan), inner, limits=limits, card=card)
         planner = self.planner(*(write_plan(plan, "rows") for plan in script.plans))
-        retry = Retry(
-            attempts=script.attempts, first_wait=0.1, fallbacks={"w0": ("w1",)} if len(workers) > 2 else {}
-        )
-        limits, policy = script.limits, script.on_failure
-        return Conductor(planner, workers, limits=limits, retry=retry, on_failure=policy)
+        fallbacks = {"w0": ("w1",)} if len(workers) > 2 else {}
+        retry = Retry(attempts=script.attempts, first_wait=0.1, fallbacks=fallbacks)
+        options = {"on_failure": script.on_failure, "show_question": script.shows_question}
+        return Conductor(planner, workers, limits=script.limits, retry=retry, **options)  # type: ignore[arg-type]
 
     def planner(self, *texts: str) -> ChatPlanner:
         """Return who writes these plans, each for a price and in no more tokens than are reserved for it."""
         planner = boss(*(Completion(text, usage=Usage(1_000, TOKENS)) for text in texts))
-        assert isinstance(planner.worker, ScriptedWorker)
         planner.worker.card = Card(name="boss", price=PRICED)
         return planner
 
@@ -121,22 +110,22 @@ class Stage:
         self.requests.append(request)
         number, script, caller = self.calls, self.script, request.caller
         self.calls += 1
-        mark = f"<out{number}>"
+        way = script.ways[number % len(script.ways)]
+        mark = f"<{'out' if way == 'ok' else 'lost'}{number}>"
         self.written[mark] = (caller.run_id, caller.round, caller.step)
         self.running += 1
         self.peak = max(self.peak, self.running)
         try:
             await anyio.sleep(script.ticks[number % len(script.ticks)] * TICK)
-            way = script.ways[number % len(script.ways)]
             if way == "refuses":
-                raise WorkerRefused("no")
+                raise WorkerRefused(mark)
             if way == "down":
-                raise WorkerUnavailable("down")
+                raise WorkerUnavailable(mark)
             yield mark
             if way == "hangs":
                 await anyio.sleep_forever()
             if way == "breaks":
-                raise WorkerBroken("cut off", maybe_paid=True)
+                raise WorkerBroken(mark, maybe_paid=True)
             if way == "ok":
                 tokens = script.tokens[number % len(script.tokens)]
                 yield Completion(mark, usage=Usage(20, min(tokens, request.sampling.max_tokens or tokens)))
@@ -146,8 +135,7 @@ class Stage:
     @property
     def ledgers(self) -> list[Ledger]:
         outers = [outer for r in self.requests if (outer := outer_run(r.caller)) is not None]
-        found = {id(outer.context.ledger): outer.context.ledger for outer in outers}
-        return list(found.values())
+        return list({id(outer.context.ledger): outer.context.ledger for outer in outers}.values())
 
 
 @st.composite
@@ -211,6 +199,7 @@ def scripts(draw: st.DrawFn) -> Script:
         on_failure=policy,  # type: ignore[arg-type]  # drawn from its values
         attempts=draw(st.integers(1, 3)),
         nested=draw(st.booleans()),
+        shows_question=draw(st.booleans()),
     )
 
 
@@ -218,10 +207,8 @@ def perform(script: Script) -> tuple[Stage, list[Event], Result]:
     """Carry the run out and return all that was seen of it."""
     stage, events = Stage(script), list[Event]()
     with suppress(PlannerError):  # a run without a plan ends with an event, too
-        on_virtual_clock(lambda: stage.conductor().run("What?", on_event=events.append))
-    last = events[-1]
-    assert isinstance(last, RunEnded)
-    return stage, events, last.result
+        on_virtual_clock(lambda: stage.conductor().run(QUESTION, on_event=events.append))
+    return stage, events, events[-1].result
 
 
 @given(scripts(), st.none() | st.integers(0, 400))
@@ -231,7 +218,7 @@ def test_what_was_set_aside_is_given_back(script: Script, ticks: int | None) -> 
 
     async def main() -> None:
         with anyio.move_on_after(SECONDS * 2 if ticks is None else ticks * TICK), suppress(PlannerError):
-            await stage.conductor().run("What?")
+            await stage.conductor().run(QUESTION)
         assert stage.running == 0
         calls = stage.calls
         await anyio.sleep(100)
@@ -247,8 +234,7 @@ def test_every_run(script: Script) -> None:
     """It ends, keeps to limits and access lists, tells each end and each call once, and says what it is."""
     stage, events, result = perform(script)
     assert result.seconds <= SECONDS
-    assert (result.status == "failed") == (not result.answer)
-    assert (result.problem is None) == (result.status == "ok")
+    assert (result.status == "failed", result.problem is None) == (not result.answer, result.status == "ok")
     check_spending(stage)
     check_answer(result)
     check_shown(stage, events, script)
@@ -283,34 +269,40 @@ def check_answer(result: Result) -> None:
 
 
 def check_shown(stage: Stage, events: list[Event], script: Script) -> None:
-    """No output reaches a worker but those of the steps it was to be shown, in any round and nested run."""
+    """No text reaches a worker but those of the steps it was to be shown, in any round and nested run.
+
+    Errors, pieces that broke off and, if the conductor says so, the question reach none.
+    """
     runs = {event.run_id: event for event in events if isinstance(event, RunStarted)}
-    steps = {
-        (event.run_id, event.round, index): step
-        for event in events
-        if isinstance(event, PlanReady)
-        for index, step in enumerate(event.plan.steps)
-    }
+    ready = [event for event in events if isinstance(event, PlanReady)]
+    steps = {(e.run_id, e.round, index): step for e in ready for index, step in enumerate(e.plan.steps)}
     for request in stage.requests:
         run, number, step = request.caller.run_id, request.caller.round, request.caller.step
         if run not in runs:  # it was stopped as soon as it began, inside of another
             continue
-        given = _marks(message.text for message in runs[run].query)
-        assert not any("{{" in message.text for message in request.messages)
-        for mark in _marks(message.text for message in request.messages) - given:
+        shown = steps[run, number, step]
+        text, given = f"{request.messages} {request.step_input}", str(runs[run].query)
+        assert "{{" not in str(request.messages)
+        assert "<lost" not in text
+        assert script.shows_question or QUESTION not in text
+        subtasks = _subtasks(str([steps[run, number, each].subtask for each in (*shown.access, step)]))
+        assert shown.previous or _subtasks(text) - _subtasks(given) <= subtasks
+        for mark in _marks(text) - _marks(given):
             source = stage.written[mark]
             while source[0] != run:  # the output of a nested run is that of the step it answers for
-                parent = runs[source[0]].parent
-                source = parent[:3]
+                source = runs[source[0]].parent[:3]
             # What is taken over from an earlier round stands for the step that repeats it.
             taken_over = script.on_failure == "replan" and source[1] < number
-            shown = steps[run, number, step]
             before = shown.previous and (source[1] == number - 1 or script.on_failure == "replan")
             assert taken_over or before or (source[1] == number and source[2] in shown.access)
 
 
-def _marks(texts: Iterable[str]) -> set[str]:
-    return {mark for text in texts for mark in re.findall(r"<out\d+>", text)}
+def _marks(text: str) -> set[str]:
+    return set(re.findall(r"<out\d+>", text))
+
+
+def _subtasks(text: str) -> set[str]:
+    return set(re.findall(r"subtask \d|inner [abc]", text))
 
 
 def check_ends(events: list[Event], result: Result) -> None:

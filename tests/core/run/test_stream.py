@@ -2,26 +2,29 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator
 
 import anyio
 import pytest
-from core.actors import Actor, boss, never, plan_of, rows, tags
+from core.actors import Actor, boss, breaking_off, never, plan_of, rows, tags
 from core.cycles import left_by
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
-from podium import Card, Conductor, FunctionWorker, Plan, Step
-from podium.errors import PlannerError, QueryError, WorkerBroken
+from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
+from podium.errors import PlannerError, QueryError
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
-from podium.types import AnswerDelta, Completion, RunEnded, StepStarted
+from podium.types import AnswerDelta, StepStarted
 from podium.types.steps import Block
-from podium.workers import FREE, Request, ScriptedWorker, StepInput
+from podium.workers import FREE, StepInput
 
 pytestmark = pytest.mark.anyio
 
 
 DIAMOND_OF_ONE = plan_of((0, "find", ()), (0, "left", (0,)), (0, "right", (0,)), (0, "join", (1, 2)))
+LIST = {"type": "array", "items": {"type": "string"}}
+FILES = Step(0, "list", returns=LIST)
+BLOCK = Block(steps=(Step(1, "read {{item}}"), Step(1, "check", (0,))), each="{{0}}")
+WORKFLOW = (FILES, Step(1, "read {{item}}", each="{{0}}"), BLOCK, Step(1, "sum up", (1, 2)))
 
 
 async def test_a_stream_left_to_the_garbage_collector_stops_its_run() -> None:
@@ -46,47 +49,18 @@ async def test_errors_come_out_of_the_iteration() -> None:
     stream = Conductor(FixedPlanner("no"), [ScriptedWorker("a", "A")]).stream("What?")
     asked = ["planner_started", "planner_ended"]
     expected = ["run_started", "round_started", *asked, *asked, "run_ended"]
-    before = [await anext(stream) for _ in range(len(expected) + 2)]
-    assert tags(before) == expected
+    assert tags([await anext(stream) for _ in range(len(expected) + 2)]) == expected
     with pytest.raises(PlannerError):
         await anext(stream)
 
 
-class Breaks(ScriptedWorker):
-    """Writes the half of its first text, fails, and then writes its second text."""
-
-    def __init__(self, first: str, second: str) -> None:
-        super().__init__("writer", "")
-        self._texts = iter([first, second])
-
-    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        self.requests.append(request)
-        text = next(self._texts)
-        yield text[:10]
-        if len(self.requests) == 1:
-            raise WorkerBroken("cut", maybe_paid=True)
-        yield text[10:]
-        yield Completion(text)
-
-
-SECOND = pytest.mark.parametrize("second", ["The tower, by 280 m.", "Nobody knows."])
-
-
-@SECOND
+@pytest.mark.parametrize("second", ["The tower, by 280 m.", "Nobody knows."])
 async def test_a_nested_run_passes_no_piece_on_twice(second: str) -> None:
-    inner = Conductor(boss(rows((0, "say", ()))), [Breaks("The tower, I believe.", second)])
+    inner = Conductor(boss(rows((0, "say", ()))), [breaking_off("The tower, I believe.", second)])
     events = [event async for event in Conductor(boss(""), [inner]).stream(plan_of((0, "say", ())))]
     own = [event for event in events if event.run_id == events[0].run_id]
     told = "".join(event.text for event in own if isinstance(event, AnswerDelta))
-    assert told == (second if second.startswith("The tower,") else "The tower,")
-    assert isinstance(own[-1], RunEnded)
-    assert own[-1].result.answer == second
-
-
-LIST = {"type": "array", "items": {"type": "string"}}
-FILES = Step(0, "list", returns=LIST)
-BLOCK = Block(steps=(Step(1, "read {{item}}"), Step(1, "check", (0,))), each="{{0}}")
-WORKFLOW = (FILES, Step(1, "read {{item}}", each="{{0}}"), BLOCK, Step(1, "sum up", (1, 2)))
+    assert (told, own[-1].result.answer) == ((second if second.startswith("The") else "The"), second)
 
 
 async def test_a_run_leaves_no_cycles() -> None:
@@ -97,7 +71,6 @@ async def test_a_run_leaves_no_cycles() -> None:
     conductor = Conductor(FixedPlanner(Plan(WORKFLOW)), workers, journal=MemoryJournal())
 
     async def run() -> None:
-        events = [event async for event in conductor.stream("What is there?")]
-        assert events[-1].result.status == "ok"
+        assert [event async for event in conductor.stream("What is there?")][-1].result.status == "ok"
 
     assert await left_by(run) == []

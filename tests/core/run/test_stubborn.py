@@ -4,18 +4,18 @@ import logging
 import threading
 import time
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 from core.actors import Actor, PlanningActor, boss, plan_of, problem_of
 
-from podium import Conductor, Limits, ScriptedWorker
+from podium import Card, Conductor, Limits, Price, Result, Retry, ScriptedWorker
 from podium.errors import PlannerError
-from podium.execution import Retry
-from podium.types import Completion, Result
+from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import Card, Price, Request, Worker
+from podium.workers import Request, Worker
 
 pytestmark = pytest.mark.anyio
 ONE = plan_of((0, "go", ()))
@@ -33,7 +33,6 @@ class Deaf:
         self.ended = anyio.Event()
 
     async def wait(self) -> None:
-        """Wait for the end of the test, whatever is cancelled."""
         self.begun += 1
         while not self.released.is_set():
             try:
@@ -67,9 +66,7 @@ def _is_timeout(result: Result) -> bool:
     return result.outcomes[0].problem is not None and result.outcomes[0].problem.code == "worker_timeout"
 
 
-async def test_a_worker_that_ignores_its_cancellation_is_left(
-    deaf: Deaf, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_worker_that_ignores_its_cancellation_is_left(deaf: Deaf, caplog: Any) -> None:
     worker = Actor(PRICED, deaf.act)
     limits = Limits(step_seconds=0.3)  # in which a busy machine begins the call
     with anyio.fail_after(20):
@@ -121,10 +118,8 @@ async def _blocking(request: Request) -> AsyncGenerator[str | Completion, None]:
     yield Completion("too late", usage=Usage(10, 5))
 
 
-@pytest.mark.parametrize("limit", ["seconds"])
-async def test_an_answer_after_its_limit_is_not_ok(limit: str) -> None:
-    limits = Limits(**{limit: 0.5})  # type: ignore[arg-type]
-    result = await _conductor(Actor("a", _blocking), limits).run(ONE)
+async def test_an_answer_after_its_limit_is_not_ok() -> None:
+    result = await _conductor(Actor("a", _blocking), Limits(seconds=0.5)).run(ONE)
     assert (result.status, result.answer) == ("failed", "")
     assert _is_timeout(result)
     assert "worker 'a' answered too late, not within " in str(result.outcomes[0].problem)
@@ -137,9 +132,7 @@ def _until_told(caplog: pytest.LogCaptureFixture) -> None:
         time.sleep(0.01)
 
 
-async def test_a_worker_that_blocks_the_event_loop_is_named_while_it_does(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_worker_that_blocks_the_event_loop_is_named_while_it_does(caplog: Any) -> None:
     caplog.set_level(logging.WARNING, logger="podium")
 
     async def block(request: Request) -> AsyncGenerator[str | Completion, None]:

@@ -17,12 +17,12 @@ from core.execution.test_workflows_random import SEEDS, TICK, Asked, Stage, comp
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 
-from podium import Card, Conductor, FunctionWorker, Limits, Plan, Result, ScriptedWorker, Step
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Result, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed
 from podium.hosts import ChatAnswer, ContinuationStore, tool_call
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner, FixedPlanner
+from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
 from podium.run import RunOptions
 from podium.types import Completion, Tools
@@ -46,10 +46,8 @@ async def test_calls_of_each_step(*, journalled: bool) -> None:
     caller, ann = team(DIAMOND, {"a": (2, 1), "c": (1,)}, journal=MemoryJournal() if journalled else None)
     caller.store = ContinuationStore() if journalled else None
     final = await caller.run()
-    assert final.text == "d(c(a(a0, a1, a2), b(), c0))"
-    assert caller.turns == [["a 0", "a 1"], ["a 2"], ["c 0"]]
-    assert {each.result.status for each in caller.answers} == {"ok"}
-    assert max(Counter(ann.asked).values()) == 1
+    assert (final.text, caller.turns) == ("d(c(a(a0, a1, a2), b(), c0))", [["a 0", "a 1"], ["a 2"], ["c 0"]])
+    assert ({each.result.status for each in caller.answers}, max(Counter(ann.asked).values())) == ({"ok"}, 1)
     assert all(request.tools == TOOLS for request in ann.requests)
 
 
@@ -105,9 +103,7 @@ async def result_of(run: Callable[[], Awaitable[ChatAnswer]]) -> Result:
 
 @pytest.mark.long
 @given(steps=workflows(), seed=SEEDS, parallel=st.booleans(), journalled=st.booleans())
-def test_random_calls_of_random_plans(
-    steps: list[dict[str, Any]], seed: int, *, parallel: bool, journalled: bool
-) -> None:
+def test_random_calls_of_random_plans(steps: Any, seed: int, *, parallel: bool, journalled: bool) -> None:
     plan, stage = plan_of(*steps), CallingStage(seed)
     journal = MemoryJournal() if journalled else None
     caller = Caller(stage.conductor(plan, journal), more={"is_parallel": parallel})
@@ -151,8 +147,7 @@ async def test_a_result_that_a_worker_may_not_see() -> None:
 
 async def test_the_planner_says_which_tools_a_step_may_call() -> None:
     plan = Plan((Step(0, "a", tools=()), Step(0, "b", (0,), tools=("edit",)), Step(0, "c", (1,))))
-    bad = write_plan(plan, "rows").replace("edit", "edits")
-    texts = [bad, write_plan(plan, "rows")]
+    texts = [write_plan(plan, "rows").replace("edit", "edits"), write_plan(plan, "rows")]
     planner = ScriptedWorker("planner", lambda request: texts[len(planner.requests) - 1])
     ann = Maker("ann", {"a": (1,), "b": (1,), "c": (1,)})
     caller = Caller(Conductor(ChatPlanner(planner), [ann, ScriptedWorker("bob", "x")]))
@@ -170,8 +165,7 @@ async def test_a_policy_says_who_may_call_tools() -> None:
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(0, "c", (0, 1))))
     caller = Caller(Conductor(FixedPlanner(plan), [ann, bob], policy=Policy(tools=["ann", "bob"])))
     caller.options = RunOptions(policy=Policy(tools=["ann"]))
-    assert (await caller.run()).text == "c(a(a0), b())"
-    assert {each.tools for each in bob.requests} == {None}
+    assert ((await caller.run()).text, {each.tools for each in bob.requests}) == ("c(a(a0), b())", {None})
     with pytest.raises(ConfigError, match=r"Policy\.tools names 'eve'"):
         Conductor(FixedPlanner(plan), [ann, bob], policy=Policy(tools=["eve"]))
 
@@ -186,13 +180,11 @@ async def test_steps_of_nested_runs() -> None:
 
     ann, bob = Maker("ann", {"a": (1, 2), "b": (1,), "c": (1,)}), Maker("bob", {"x": (1,), "y": (1,)})
     mail = FunctionWorker(send, card=Card(name="mail", price=FREE), acts=True)
-    inmost = Conductor(
-        FixedPlanner(Plan((Step(0, "c"), Step(0, "d", (0,))))), [ann], card=Card(name="inmost", price=FREE)
-    )
+    deepest = FixedPlanner(Plan((Step(0, "c"), Step(0, "d", (0,)))))
+    inmost = Conductor(deepest, [ann], card=Card(name="inmost", price=FREE))
     plan = Plan((Step(0, "a"), Step(2, "c"), Step(1, "send"), Step(0, "b", (0, 1, 2))))
-    inner = Conductor(
-        FixedPlanner(plan), [ann, mail, inmost], card=Card(name="inner", price=FREE), limits=Limits(depth=3)
-    )
+    limits, card = Limits(depth=3), Card(name="inner", price=FREE)
+    inner = Conductor(FixedPlanner(plan), [ann, mail, inmost], card=card, limits=limits)
     outer = Plan((Step(1, "x"), Step(0, "inner", (0,)), Step(0, "other", (0,)), Step(1, "y", (1, 2))))
     conductor = Conductor(FixedPlanner(outer), [inner, bob], journal=MemoryJournal(), limits=Limits(depth=3))
     caller = Caller(conductor, store=ContinuationStore())
@@ -203,17 +195,15 @@ async def test_steps_of_nested_runs() -> None:
     assert caller.turns == [["x 0"], *[[*turn, *turn] for turn in one], ["y 0"]]
     asked = [("a", 0), ("c", 0), ("a", 1), ("c", 1), ("d", 0), ("a", 3), ("b", 0), ("b", 1)]
     assert Counter(ann.asked) == dict.fromkeys(asked, 2)
-    assert bob.asked == [("x", 0), ("x", 1), ("y", 0), ("y", 1)]
-    assert done == ["send", "send"]
+    assert (bob.asked, done) == ([("x", 0), ("x", 1), ("y", 0), ("y", 1)], ["send", "send"])
     assert (answer.result.status, len(answer.result.actions)) == ("ok", 4)
 
 
 async def test_tools_that_end_the_turn() -> None:
     caller, ann = team(DIAMOND, {})
     await caller.turn(tools=replace(TOOLS, last=("edit",)))
-    assert [request.tools and request.tools.names for request in ann.requests] == [("look",)] * 3 + [
-        ("look", "edit")
-    ]
+    names = [request.tools and request.tools.names for request in ann.requests]
+    assert names == [("look",)] * 3 + [("look", "edit")]
 
 
 async def test_a_run_that_is_resumed_without_results() -> None:

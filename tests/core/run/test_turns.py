@@ -7,15 +7,27 @@ import pytest
 from core.actors import Shop, problem_of
 from servers.chat_server import Call, ChatServer, Reply, says
 
-from podium import Card, ChatWorker, Conductor, Endpoint, Limits, Price, RulePlanner, Sampling
+from podium import (
+    Card,
+    ChatWorker,
+    Conductor,
+    Endpoint,
+    Limits,
+    Plan,
+    Price,
+    Result,
+    Retry,
+    RulePlanner,
+    Sampling,
+    ScriptedWorker,
+)
 from podium.errors import ConfigError, WorkerTimeout, WorkerUnavailable
-from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import CachedPlanner, TurnPlanner
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.replay import replay
-from podium.types import AnswerDelta, Plan, Result
-from podium.workers import FREE, ScriptedWorker
+from podium.types import AnswerDelta
+from podium.workers import FREE
 
 pytestmark = pytest.mark.anyio
 ONCE = Retry(attempts=1)
@@ -148,9 +160,8 @@ async def test_an_invalid_message_is_repaired_once(wrong: str) -> None:
 
 
 async def test_only_the_first_call_of_a_message_is_made() -> None:
-    one, two = (
-        f'<tool_call>{{"name": "expert", "arguments": {{"request": "{n}"}}}}</tool_call>' for n in "12"
-    )
+    text = '<tool_call>{"name": "expert", "arguments": {"request": "%s"}}</tool_call>'
+    one, two = text % 1, text % 2
     boss = Orchestrator(f"{one}\n{two}", two, "Done.", native=False)
     async with boss.server:
         result = await Conductor(boss.planner(), [expert()]).run("What?")
@@ -167,9 +178,8 @@ async def test_what_failed_is_told_and_is_in_the_status() -> None:
         told = boss.conversation(-1)[3]["content"]
         assert told.startswith("(expert gave no result, failed: worker_unavailable: overloaded")
         assert (result.status, result.answer) == ("partial", "So-so.")
-        assert problem_of(result).message.startswith(
-            "the answer lacks results: round 2: step 0 (expert): over"
-        )
+        told = "the answer lacks results: round 2: step 0 (expert): over"
+        assert problem_of(result).message.startswith(told)
         boss.messages = (calls("expert", "A"), "Never said.")
         failing = expert("expert", WorkerUnavailable("overloaded", status=503))
         ended = await Conductor(boss.planner(), [failing], retry=ONCE, on_failure="fail").run("What?")
@@ -192,8 +202,7 @@ async def test_limits(limits: dict[str, Any], own: dict[str, int], turns: int | 
         planner = boss.planner(price=Price(input=10, output=10), **own)
         result = await Conductor(planner, [expert()], limits=Limits(rounds=1, **limits)).run("What?")
     assert (result.status, result.answer) == ("partial", texts(result)[-1] or texts(result)[-2])
-    assert told in problem_of(result).message
-    assert "this is the output of its latest step" in problem_of(result).message
+    assert all(text in problem_of(result).message for text in (told, "this is the output of its latest step"))
     assert turns is None or len(boss.server.calls) == turns
     assert result.cost <= 0.03 or "cost" not in limits
     if "rounds" in own:
@@ -226,8 +235,7 @@ async def test_equal_calls_act_once_each() -> None:
     boss, shop, journal = Orchestrator(*turns, "Done."), Shop(name="shop.refund"), MemoryJournal()
     failing = expert("expert", WorkerTimeout("late"))
     async with boss.server:
-        planner = boss.planner(rounds=3)
-        conductor = Conductor(planner, [shop.worker, failing], journal=journal, retry=ONCE)
+        conductor = Conductor(boss.planner(rounds=3), [shop.worker, failing], journal=journal, retry=ONCE)
         first = await conductor.run("Refund it twice.", run_id="one")
         assert (first.status, shop.refunds, len(boss.server.calls)) == ("partial", [7, 7], 3)
         assert [action.end for action in first.actions] == ["done", "done"]
@@ -257,13 +265,10 @@ async def test_each_turn_is_approved() -> None:
         conductor = Conductor(boss.planner(), [expert()], policy=Policy(approve=approve))
         result = await conductor.run("What?")
         assert (result.status, result.answer) == ("ok", "Done.")
-        assert [(one.round, one.plan.calls[0].subtask, one.plan.calls[0].previous) for one in asked] == [
-            (1, "A", False),
-            (2, "B", True),
-        ]
-        assert boss.conversation(-1)[-1]["content"].startswith(
-            "(A person changed this call before it was made.)"
-        )
+        calls_ = [(one.round, one.plan.calls[0].subtask, one.plan.calls[0].previous) for one in asked]
+        assert calls_ == [(1, "A", False), (2, "B", True)]
+        told = "(A person changed this call before it was made.)"
+        assert boss.conversation(-1)[-1]["content"].startswith(told)
         boss.messages = (calls("expert", "A"), calls("expert", "Bad"))
         asked.append(asked[0])
         refused = await conductor.run("What?")

@@ -8,29 +8,24 @@ import anyio
 import pytest
 from core.actors import Actor, boss, plan_of, problem_of, rows
 
-from podium.budget import Limits
-from podium.conductor import Conductor
+from podium import Card, Conductor, FunctionWorker, Limits, Message, Price, Result, Retry, ScriptedWorker
 from podium.errors import WorkerRefused
-from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
-from podium.types import Completion, Event, Message, Result, StepEnded, WorkerRunEnded
+from podium.types import Completion, Event, StepEnded, WorkerRunEnded
 from podium.usage import Usage
-from podium.workers import FREE, Card, Price, Request, ScriptedWorker, StepInput, complete
-from podium.workers.simple import FunctionWorker
+from podium.workers import FREE, Request, StepInput, complete
 
 pytestmark = pytest.mark.anyio
 
 TWO = rows((0, "one", ()), (0, "two", (0,)))
+Way = Callable[[Conductor], FunctionWorker]
 
 
 def _inner(**options: object) -> tuple[Conductor, ScriptedWorker]:
     worker = ScriptedWorker(Card(name="in", price=Price(input=1.0, output=1.0)), "inner answer")
     return Conductor(boss(TWO), [worker], **options), worker  # type: ignore[arg-type]  # tests name them right
-
-
-Way = Callable[[Conductor], FunctionWorker]
 
 
 def _asks(inner: Conductor) -> FunctionWorker:
@@ -58,38 +53,30 @@ WAYS = pytest.mark.parametrize("way", [_asks, _asks_in_a_thread, _asks_as_a_work
 
 
 async def _run(worker: FunctionWorker | Actor, steps: int = 1, **options: object) -> Result:
-    plan = plan_of(
-        *((0, f"ask {number}", ()) for number in range(steps - 1)), (0, "ask", tuple(range(steps - 1)))
-    )
+    asks = ((0, f"ask {number}", ()) for number in range(steps - 1))
+    plan = plan_of(*asks, (0, "ask", tuple(range(steps - 1))))
     return await Conductor(FixedPlanner(plan), [worker], **options).run("Q?")  # type: ignore[arg-type]
 
 
 @WAYS
-async def test_their_calls_count_against_the_limits_of_the_run_around_them(way: Way) -> None:
+async def test_their_calls_count_for_limits_and_bill_of_the_run_around_them(way: Way) -> None:
     inner, worker = _inner()
-    agent = way(inner)
+    agent, alone = way(inner), await inner.run("ask")
+    free = await _run(agent)
+    assert free.usage.total_tokens == alone.usage.total_tokens > 0
+    assert free.cost == alone.cost is not None
+    worker.requests.clear()
     once = await _run(agent, limits=Limits(calls=3))
     assert (once.answer, once.status, len(worker.requests)) == ("inner answer", "ok", 2)
-    twice = await _run(agent, steps=2, limits=Limits(calls=4))
-    assert twice.status != "ok"
+    assert (await _run(agent, steps=2, limits=Limits(calls=4))).status != "ok"
     assert len(worker.requests) < 6
-
-
-@WAYS
-async def test_what_they_spend_is_on_the_bill_once(way: Way) -> None:
-    inner, _ = _inner()
-    alone = await inner.run("ask")
-    result = await _run(way(inner))
-    assert result.usage.total_tokens == alone.usage.total_tokens > 0
-    assert result.cost == alone.cost is not None
 
 
 @WAYS
 async def test_a_partial_run_makes_its_step_partial(way: Way) -> None:
     down = ScriptedWorker("down", WorkerRefused("it is closed"))
     plan = plan_of((0, "look", ()), (1, "write", ()), (1, "sum up", (0, 1)))
-    inner = Conductor(FixedPlanner(plan), [down, ScriptedWorker("w", "what there is")])
-    result = await _run(way(inner))
+    result = await _run(way(Conductor(FixedPlanner(plan), [down, ScriptedWorker("w", "what there is")])))
     assert (result.answer, result.status) == ("what there is", "partial")
     assert "a nested run ended partial: " in problem_of(result).message
 
@@ -112,8 +99,7 @@ async def test_a_failed_run_makes_its_step_partial_and_is_billed_besides() -> No
 async def test_they_have_the_labels_and_the_rules_of_the_run_around_them() -> None:
     mailer = ScriptedWorker(Card(name="mailer", labels=frozenset({"write-tools"})), "sent")
     writer = ScriptedWorker("writer", "written")
-    inner = Conductor(boss(rows((0, "mail", ())), rows((1, "write", ()))), [mailer, writer])
-    agent = _asks(inner)
+    agent = _asks(Conductor(boss(rows((0, "mail", ())), rows((1, "write", ()))), [mailer, writer]))
     found = ScriptedWorker(Card(name="finder", labels=frozenset({"untrusted"})), "found")
     planner = FixedPlanner(plan_of((1, "find", ()), (0, "use it", (0,))))
     policy = Policy(labels="write-tools", rules=[Rule("untrusted", never="write-tools")])
@@ -128,17 +114,15 @@ async def test_they_are_named_in_the_journal_around_them_and_count_after_a_resum
     agent = way(inner)
     journal, plan = MemoryJournal(), plan_of((0, "ask", ()), (1, "end", (0,)))
     limits = Limits(calls=5, steps=4)  # with the inner planner's call
-    outer = Conductor(
-        FixedPlanner(plan), [agent, last], journal=journal, limits=limits, retry=Retry(attempts=1)
-    )
+    once = Retry(attempts=1)
+    outer = Conductor(FixedPlanner(plan), [agent, last], journal=journal, limits=limits, retry=once)
     assert (await outer.run("Q?", run_id="r")).status == "failed"
     events = [entry.event for entry in await journal.read("r")]
     (ended,) = [event for event in events if isinstance(event, WorkerRunEnded)]
     assert (ended.step, ended.attempt, ended.status, ended.calls, ended.steps) == (0, 1, "ok", 3, 2)
     assert ended.nested != "r"
     result = await outer.resume("r")
-    assert problem_of(result).code == "limit"
-    assert (len(worker.requests), len(last.requests)) == (2, 1)
+    assert (problem_of(result).code, len(worker.requests), len(last.requests)) == ("limit", 2, 1)
     assert (await outer.resume("r", limits=Limits(calls=6, steps=8))).problem != result.problem
     assert (len(worker.requests), len(last.requests)) == (2, 2)
 
@@ -183,8 +167,7 @@ async def test_a_run_in_a_thread_ends_with_its_call(stopped_by: str) -> None:
             await outer.run("Q?", on_event=events.append)
     assert (len(asked.requests), asked.running, asked.stopped) == (2, 0, 1)
     raised = await asyncio.wrap_future(left)
-    assert len(asked.requests) == 2
-    assert raised[-1:] == ["CancelledError"]
+    assert (len(asked.requests), raised[-1:]) == (2, ["CancelledError"])
     ended = [each.outcome for each in events if isinstance(each, StepEnded)]
     (outcome,) = [each for each in ended if each.worker == "agent" and each.attempts]
     assert outcome.status in ("failed", "cancelled")

@@ -16,7 +16,7 @@ from core.run_state.test_resume import recorded
 from core.virtual_clock import on_virtual_clock
 from hypothesis import given, strategies as st
 
-from podium import Card, Conductor, FunctionWorker, Limits, Plan, Retry
+from podium import Card, Conductor, FunctionWorker, Limits, Plan, Result, Retry
 from podium.errors import PodiumError
 from podium.execution import OnFailure
 from podium.journal import Journal, MemoryJournal, SqlJournal
@@ -24,7 +24,7 @@ from podium.plan_text import write_plan
 from podium.policy import Policy
 from podium.replay import replay
 from podium.run_state import RunState, fold
-from podium.types import Event, PlannerStarted, Result, RunStarted, StepEnded, StepStarted, WorkerRunEnded
+from podium.types import Event, PlannerStarted, StepEnded, StepStarted, WorkerRunEnded
 from podium.types.outcome import total_cost
 from podium.workers import FREE, Worker
 
@@ -75,7 +75,6 @@ def _nested(run_id: str, runs: dict[str, list[Event]]) -> list[list[Event]]:
     found = []
     for other, events in runs.items():
         first = events[0]
-        assert isinstance(first, RunStarted)
         if first.parent is not None and first.parent[0] == run_id:
             found += [events, *_nested(other, runs)]
     return found
@@ -90,9 +89,7 @@ async def killed(journal: MemoryJournal, data: st.DataObject) -> MemoryJournal:
     return await cut(journal, lengths)
 
 
-async def live(
-    made: Callable[[MemoryJournal], Conductor], lives: Sequence[Plan | None], data: st.DataObject
-) -> None:
+async def live(made: Callable[[MemoryJournal], Conductor], lives: Sequence[Any], data: st.DataObject) -> None:
     """Run, then resume in several lives, some with another plan; decide what waits; replay in the end."""
     journal, results = MemoryJournal(), list[Result]()
     with suppress(PodiumError):

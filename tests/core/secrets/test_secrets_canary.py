@@ -9,32 +9,35 @@ from traceback import format_exception
 from typing import Any
 
 import pytest
-from core.actors import Actor, boss, plan_of, rows
+from contracts.provider_errors import caused
+from core.actors import Actor, boss, plan_of, rows, yielding
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from servers.chat_server import CUT, Call, ChatServer, Reply, chunk, events, says, whole
 
 from podium import (
+    Card,
     ChatPlanner,
     ChatWorker,
     Conductor,
     Endpoint,
     FunctionWorker,
+    Retry,
     RulePlanner,
     ScriptedWorker,
 )
 from podium.errors import PlannerError, PodiumError, WorkerRefused
-from podium.execution import Retry
 from podium.journal import SqlJournal
 from podium.types import Event
-from podium.workers import FREE, Card, StepInput
+from podium.workers import FREE, StepInput
 
 pytestmark = pytest.mark.anyio
 
 KEY = "canary-Key/4711+of=the&house"
 HEADER = "canary-header-0815-value"
 UNTOLD = "sk-canary-000-Untold4711"
+Sinks = Callable[..., dict[str, str]]
 CANARIES = (KEY, HEADER, UNTOLD, KEY[:16], HEADER[:16], UNTOLD[3:])
 
 
@@ -48,9 +51,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
 
 
 @pytest.fixture
-def sinks(
-    spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> Callable[..., dict[str, str]]:
+def sinks(spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Sinks:
     caplog.set_level(logging.DEBUG)
 
     def gather(seen: list[Event], explained: str = "", error: BaseException | None = None) -> dict[str, str]:
@@ -103,15 +104,12 @@ ECHOES: dict[str, Callable[[Call], Reply]] = {
 
 
 @pytest.mark.parametrize("script", ECHOES.values(), ids=ECHOES)
-async def test_a_server_that_echoes_the_key(
-    script: Callable[[Call], Reply], sinks: Callable[..., dict[str, str]], tmp_path: Path
-) -> None:
+async def test_a_server_that_echoes_the_key(script: Any, sinks: Sinks, tmp_path: Path) -> None:
     async with ChatServer(script) as server, SqlJournal(tmp_path / "runs.db") as journal:
         worker = ChatWorker("m", endpoint=endpoint(server))
         again = Retry(attempts=2, first_wait=0.001, max_wait=0.002)
-        conductor = Conductor(
-            ChatPlanner(worker), [worker], journal=journal, retry=again, fallback_planner=RulePlanner()
-        )
+        planner, rule = ChatPlanner(worker), RulePlanner()
+        conductor = Conductor(planner, [worker], journal=journal, retry=again, fallback_planner=rule)
         seen = [event async for event in conductor.stream(f"Is this my key: {KEY}?")]
         result = seen[-1].result  # type: ignore[union-attr]
         assert server.calls
@@ -120,16 +118,13 @@ async def test_a_server_that_echoes_the_key(
     assert leaks(found) == []
 
 
-async def test_a_planner_that_writes_keys_into_the_plan(
-    sinks: Callable[..., dict[str, str]], tmp_path: Path
-) -> None:
+async def test_a_planner_that_writes_keys_into_the_plan(sinks: Sinks, tmp_path: Path) -> None:
     Endpoint("http://host/v1", api_key=KEY)
     seen: list[Event] = []
     workers = [ScriptedWorker("a", f"It is {KEY}, or {UNTOLD}."), ScriptedWorker("b", "done")]
     text = f"I use {KEY}.\n" + rows((0, f"Use {KEY} and {UNTOLD}.", ()), (1, "End.", (0,)))
     async with SqlJournal(tmp_path / "runs.db") as journal:
-        conductor = Conductor(boss(text), workers, journal=journal)
-        result = await conductor.run("Why?", on_event=seen.append)
+        result = await Conductor(boss(text), workers, journal=journal).run("Why?", on_event=seen.append)
     assert result.status == "ok"
     assert KEY in workers[0].requests[0].messages[-1].text
     assert leaks(sinks(seen, result.explain())) == []
@@ -142,25 +137,20 @@ def _raising(step_input: StepInput) -> str:
         raise ValueError(f"no {KEY} {UNTOLD}") from OSError(5, f"reading {KEY}", f"/home/{KEY}")
 
 
-async def test_a_worker_that_raises_keys(sinks: Callable[..., dict[str, str]], tmp_path: Path) -> None:
+async def test_a_worker_that_raises_keys(sinks: Sinks, tmp_path: Path) -> None:
     Endpoint("http://host/v1", api_key=KEY)
     seen: list[Event] = []
 
-    async def refusing(request: object) -> Any:
-        raise WorkerRefused(f"refused {KEY}") from ValueError(KEY)
-        yield
-
-    workers = [FunctionWorker(_raising, card=Card(name="f", price=FREE)), Actor("g", refusing)]
+    refused = caused(WorkerRefused(f"refused {KEY}"), ValueError(KEY))
+    workers = [FunctionWorker(_raising, card=Card(name="f", price=FREE)), Actor("g", yielding(refused))]
     async with SqlJournal(tmp_path / "runs.db") as journal:
         conductor = Conductor(boss(""), workers, journal=journal, retry=Retry(attempts=1))
-        result = await conductor.run(
-            plan_of((0, "x", ()), (1, "y", ()), (0, "z", (0, 1))), on_event=seen.append
-        )
-    assert result.status == "failed"
-    assert leaks(sinks(seen, result.explain())) == []
+        plan = plan_of((0, "x", ()), (1, "y", ()), (0, "z", (0, 1)))
+        result = await conductor.run(plan, on_event=seen.append)
+    assert (result.status, leaks(sinks(seen, result.explain()))) == ("failed", [])
 
 
-async def test_an_error_that_leaves_podium(sinks: Callable[..., dict[str, str]]) -> None:
+async def test_an_error_that_leaves_podium(sinks: Sinks) -> None:
     async with ChatServer(ECHOES["error"]) as server:
         worker = ChatWorker("m", endpoint=endpoint(server))
         conductor = Conductor(ChatPlanner(worker), [worker], retry=Retry(attempts=1))
@@ -178,5 +168,4 @@ def test_nothing_that_holds_a_key_shows_it() -> None:
     server = Endpoint("http://host/v1", api_key=KEY, headers={"X-Own": HEADER})
     worker = ChatWorker("m", endpoint=server)
     conductor = Conductor(ChatPlanner(worker), [worker])
-    shown = f"{server!r} {server} {worker!r} {conductor!r}"
-    assert leaks({"repr": shown}) == []
+    assert leaks({"repr": f"{server!r} {server} {worker!r} {conductor!r}"}) == []

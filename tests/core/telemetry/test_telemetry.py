@@ -2,8 +2,7 @@
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from core.actors import boss, rows
@@ -21,21 +20,21 @@ from opentelemetry.trace import SpanKind, StatusCode
 from servers.chat_server import ChatServer, says
 
 from podium import (
+    Card,
     ChatWorker,
     Conductor,
     Endpoint,
     FunctionWorker,
+    Price,
+    Retry,
     ScriptedWorker,
 )
 from podium.errors import WorkerUnavailable
-from podium.execution import Retry
-from podium.workers import FREE, Card, Price, StepInput
+from podium.workers import FREE
 
 pytestmark = pytest.mark.anyio
-
-
-def function(name: str, does: Callable[[StepInput], str | Awaitable[str]]) -> FunctionWorker:
-    return FunctionWorker(does, card=Card(name=name, price=FREE))
+SAYING = "What is the colour of the heron?"
+QUESTION, SUBTASK, OUTPUT = "What is a heron?", "Describe its beak.", "It is long and yellow."
 
 
 class Seen:
@@ -88,13 +87,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     meters.shutdown()
 
 
-def ended_all(seen: Seen) -> bool:
-    ids = {span.context.span_id for span in seen.spans if span.context}
-    return all(span.parent is None or span.parent.span_id in ids for span in seen.spans)
-
-
 async def test_a_run_is_a_tree(seen: Seen) -> None:
-    workers = [ScriptedWorker("a", "Some red"), function("f", lambda step_input: "Some blue")]
+    blue = FunctionWorker(lambda step_input: "Some blue", card=Card(name="f", price=FREE))
+    workers = [ScriptedWorker("a", "Some red"), blue]
     conductor = Conductor(boss(rows((0, "Find red.", ()), (1, "Find blue.", (0,)))), workers)
     result = await conductor.run("How so?")
     said = json.dumps([json.loads(span.to_json()) for span in seen.spans])
@@ -108,13 +103,14 @@ async def test_a_run_is_a_tree(seen: Seen) -> None:
         "invoke_agent conductor > round 1 > step 1",
         "invoke_agent conductor > round 1 > step 1 > execute_tool f",
     ]
-    assert ended_all(seen)
+    ids = {span.context.span_id for span in seen.spans if span.context}
+    assert all(span.parent is None or span.parent.span_id in ids for span in seen.spans)
     run, attempt = seen.named("invoke_agent conductor"), seen.named("execute_tool f")
     wanted = {"podium.run.id": result.run_id, "podium.run.status": "ok"}
     assert wanted.items() <= dict(run.attributes or {}).items()
     wanted = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f"}
-    ids = {"podium.run.id": result.run_id, "podium.round": 1, "podium.step": 1, "podium.attempt": 1}
-    assert (wanted | ids).items() <= dict(attempt.attributes or {}).items()
+    wanted |= {"podium.run.id": result.run_id, "podium.round": 1, "podium.step": 1, "podium.attempt": 1}
+    assert wanted.items() <= dict(attempt.attributes or {}).items()
     assert not any(span.status.status_code is StatusCode.ERROR for span in seen.spans)
 
 
@@ -131,18 +127,13 @@ async def test_a_chat_model_over_http(seen: Seen) -> None:
     wanted |= {"server.address": "127.0.0.1", "gen_ai.response.finish_reasons": ("stop",)}
     assert wanted.items() <= said.items()
     read, written = said["gen_ai.usage.input_tokens"], said["gen_ai.usage.output_tokens"]
-    tokens = {
-        point["gen_ai.token.type"]: value
-        for point, value in seen.points("gen_ai.client.token.usage")
-        if point.get("gen_ai.request.model") == "tiny"
-    }
+    points = seen.points("gen_ai.client.token.usage")
+    of_tiny = [(point, value) for point, value in points if point.get("gen_ai.request.model") == "tiny"]
+    tokens = {point["gen_ai.token.type"]: value for point, value in of_tiny}
     assert tokens == {"input": read, "output": written}
     durations = [point for point, _ in seen.points("gen_ai.client.operation.duration")]
     assert sorted(str(point["gen_ai.operation.name"]) for point in durations) == ["chat", "plan"]
     assert [value for _, value in seen.points("podium.cost")] == [pytest.approx(said["podium.cost"])]
-
-
-SAYING = "What is the colour of the heron?"
 
 
 async def test_content_when_asked_for(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,22 +152,13 @@ async def test_content_when_asked_for(seen: Seen, monkeypatch: pytest.MonkeyPatc
     assert key not in json.dumps([json.loads(span.to_json()) for span in seen.spans])
 
 
-QUESTION, SUBTASK, OUTPUT = "What is a heron?", "Describe its beak.", "It is long and yellow."
-
-
-def told(caplog: pytest.LogCaptureFixture, level: int = logging.NOTSET) -> list[dict[str, Any]]:
-    """Return the field `podium` of the records at and above a level."""
-    return [r.podium for r in caplog.records if r.name == "podium" and r.levelno >= level]  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
 async def test_no_content_at_any_level(caplog: pytest.LogCaptureFixture, level: int) -> None:
     """Neither question, subtask, plan nor output; and what errors say only at `DEBUG`."""
     caplog.set_level(level, logger="podium")
     workers = [ScriptedWorker("a", OUTPUT), ScriptedWorker("b", WorkerUnavailable("the reason"))]
-    await Conductor(boss(rows((0, SUBTASK, ()), (1, SUBTASK, (0,)))), workers, retry=Retry(attempts=1)).run(
-        QUESTION
-    )
-    logged = caplog.text + json.dumps(told(caplog))
+    planner = boss(rows((0, SUBTASK, ()), (1, SUBTASK, (0,))))
+    await Conductor(planner, workers, retry=Retry(attempts=1)).run(QUESTION)
+    logged = caplog.text + json.dumps([each.podium for each in caplog.records if each.name == "podium"])  # type: ignore[attr-defined]
     assert not any(text in logged for text in (QUESTION, SUBTASK, OUTPUT))
     assert ("the reason" in logged) == (level == logging.DEBUG)

@@ -1,10 +1,12 @@
 """Which message of a conversation is its question, however the conversation ends."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, strategies as st
 
+from podium import Message
 from podium.errors import QueryError
-from podium.types import Message
 from podium.types.messages import read_conversation
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -26,9 +28,7 @@ CALLED, FOUND = Message("assistant", "", (CALL,)), Message("tool", "", (), "1")
         ([RULES, CALLED, FOUND], (RULES, Message("user", "Be brief.")), (CALLED, FOUND)),
     ],
 )
-def test_the_question_is_the_users_last_message(
-    messages: list[Message], query: tuple[Message, ...], turn: tuple[Message, ...]
-) -> None:
+def test_the_question_is_the_users_last_message(messages: Any, query: Any, turn: Any) -> None:
     assert read_conversation(messages) == (query, turn)
 
 

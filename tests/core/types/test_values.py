@@ -69,23 +69,17 @@ def test_values_are_filled_into_a_subtask() -> None:
 
 @given(st.text(alphabet='{}01."\\,:ax \n', max_size=12), st.sampled_from(["{{1.x}}", "<{{1.x}}"]))
 def test_a_value_is_one_string_whatever_it_has(value: str, inside: str) -> None:
-    text = filled(json.dumps({"a": inside, "b": "c"}), {Reference(1, ("x",)): value})
-    parts = list(parts_of(text))
+    parts = list(parts_of(filled(json.dumps({"a": inside, "b": "c"}), {Reference(1, ("x",)): value})))
     assert not any(isinstance(part, Reference) for part in parts)
-    whole = "".join(map(str, parts))
-    assert json.loads(whole) == {"a": inside.replace("{{1.x}}", value), "b": "c"}
+    assert json.loads("".join(map(str, parts))) == {"a": inside.replace("{{1.x}}", value), "b": "c"}
     prose = filled("Look at: {{1.x}}", {Reference(1, ("x",)): value})
     assert [*parts_of(prose)] == [*parts_of(literal(f"Look at: {value}"))]
 
 
 def test_a_path_leads_to_a_part() -> None:
     value = {"items": [{"name": "a"}, None], "7": 1}
-    for path, expected in (
-        ("{{0}}", value),
-        ("{{0.items.0.name}}", "a"),
-        ("{{0.items.1}}", None),
-        ("{{0.7}}", 1),
-    ):
+    found = {"{{0}}": value, "{{0.items.0.name}}": "a", "{{0.items.1}}": None, "{{0.7}}": 1}
+    for path, expected in found.items():
         assert value_at(value, reference(path).path, reference(path)) == expected
     for path, told in (
         ("{{0.items.5}}", "{{0.items.5}} leads to nothing: there is no '5' in a list of 2"),

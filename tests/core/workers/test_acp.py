@@ -2,13 +2,17 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from podium.errors import AgentFailed, AgentRejected, WorkerBroken, WorkerError
-from podium.types import Completion, Message
+from podium import Card, Message
+from podium.errors import AgentFailed, AgentRejected, WorkerBroken
+from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import Card, CommandWorker, Request, complete
+from podium.workers import CommandWorker, Request, complete
+
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 AGENT = """
 import asyncio, os, sys
@@ -66,8 +70,6 @@ async def said(kind: str, folder: Path, *, acts: bool = True) -> Completion:
     return await complete(worker, Request(messages=(Message("user", "Write"),)))
 
 
-@pytest.mark.long
-@pytest.mark.anyio
 @pytest.mark.parametrize(("acts", "chosen"), [(True, "allow_once"), (False, "reject_once")])
 async def test_a_prompt_in_a_session(*, acts: bool, chosen: str, tmp_path: Path) -> None:
     """The answer is what it says after its last tool call; it may act if the worker may."""
@@ -76,8 +78,6 @@ async def test_a_prompt_in_a_session(*, acts: bool, chosen: str, tmp_path: Path)
     assert found.usage == Usage(110, 20, 60)
 
 
-@pytest.mark.long
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("how", "kind", "told", "may_have_worked"),
     [
@@ -87,7 +87,7 @@ async def test_a_prompt_in_a_session(*, acts: bool, chosen: str, tmp_path: Path)
     ],
 )
 async def test_how_an_agent_fails(
-    *, how: str, kind: type[WorkerError], told: str, may_have_worked: bool, tmp_path: Path
+    *, how: str, kind: Any, told: str, may_have_worked: Any, tmp_path: Path
 ) -> None:
     with pytest.raises(kind, match=told) as raised:
         await said(how, tmp_path)

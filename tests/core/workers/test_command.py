@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -13,8 +14,7 @@ import pytest
 from contracts.worker_contract import WorkerContract
 from core.actors import plan_of
 
-from podium.budget import Limits
-from podium.conductor import Conductor
+from podium import Card, Conductor, Limits, Message, Price
 from podium.errors import (
     AgentFailed,
     AnswerTooLong,
@@ -25,12 +25,14 @@ from podium.errors import (
     WorkerRefused,
 )
 from podium.planners import FixedPlanner
-from podium.types import Message
 from podium.usage import Usage
-from podium.workers import FREE, Card, CommandWorker, Price, Request, Worker, complete
+from podium.workers import FREE, CommandWorker, Request, Worker, complete
 from podium.workers.command import Preset
 
+pytestmark = pytest.mark.anyio
 ECHO = 'read -r line; echo "You asked: $line"'
+REPORTS = json.loads(Path(__file__).with_name("reports.json").read_text())
+"""What the real programs wrote about a call of two requests to a scripted model."""
 
 
 def shell(script: str, folder: Path, **options: object) -> CommandWorker:
@@ -43,8 +45,6 @@ def asked(text: str = "hello") -> Request:
 
 
 class TestCommand(WorkerContract):
-    """A script that repeats the first line of the prompt."""
-
     @pytest.fixture
     def worker(self, tmp_path: Path) -> Worker:
         return shell(ECHO, tmp_path)
@@ -70,7 +70,6 @@ def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.anyio
 async def test_the_environment_is_what_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-podium-itself")
     found = await complete(shell("env", tmp_path, env={"ITS_KEY": "of-the-program"}), asked())
@@ -79,7 +78,6 @@ async def test_the_environment_is_what_was_named(tmp_path: Path, monkeypatch: py
     assert names <= {"PATH", "HOME", "LANG", "TMPDIR", "ITS_KEY", "PWD", "OLDPWD", "SHLVL", "_"}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("script", "kind", "told"),
     [
@@ -94,7 +92,6 @@ async def test_how_a_program_fails(script: str, kind: type[WorkerError], told: s
     assert raised.value.maybe_paid
 
 
-@pytest.mark.anyio
 async def test_a_program_that_is_not_there_was_not_called(tmp_path: Path) -> None:
     worker = CommandWorker(["no-such-program"], folder=tmp_path, card=Card(name="none"))
     with pytest.raises(WorkerRefused, match="'no-such-program' was not found") as raised:
@@ -114,7 +111,6 @@ def test_wrong_settings(tmp_path: Path) -> None:
 
 
 def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds."""
     end = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < end
@@ -132,7 +128,6 @@ def has_ended(process: int) -> bool:
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-@pytest.mark.anyio
 async def test_a_cancel_ends_the_process_group(tmp_path: Path) -> None:
     """Also what the program has started."""
     worker, child = shell("sleep 60 & echo $! >child; wait", tmp_path), tmp_path / "child"
@@ -163,7 +158,6 @@ def test_a_killed_podium_leaves_no_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.anyio
 async def test_a_worktree_is_kept_if_something_changed(repository: Path) -> None:
     writes = shell("echo two >>file.txt; echo done", repository / "part", worktree=True)
     reads = shell("cat file.txt", repository / "part", worktree=True)
@@ -190,11 +184,6 @@ def agent(preset: Preset, report: str, code: int, folder: Path, **facts: object)
     return CommandWorker([str(program), "--model", "m"], preset=preset, folder=folder, card=card)
 
 
-REPORTS = json.loads(Path(__file__).with_name("reports.json").read_text())
-"""What the real programs wrote about a call of two requests to a scripted model."""
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("preset", "answer", "usage", "cost"),
     [
@@ -203,14 +192,11 @@ REPORTS = json.loads(Path(__file__).with_name("reports.json").read_text())
         ("gemini", "I wrote gemini.txt.", Usage(1000, 60, 200, 20), None),
     ],
 )
-async def test_the_reports_of_agents(
-    preset: Preset, answer: str, usage: Usage, cost: float | None, tmp_path: Path
-) -> None:
+async def test_the_reports_of_agents(preset: Any, answer: str, usage: Any, cost: Any, tmp_path: Path) -> None:
     found = await complete(agent(preset, REPORTS[preset], 0, tmp_path), asked())
     assert (found.text, found.usage, found.cost, found.missing) == (answer, usage, cost, None)
 
 
-@pytest.mark.anyio
 async def test_claude_code_at_its_budget(tmp_path: Path) -> None:
     """It is told the most that a call may cost; what it has spent is counted."""
     worker = agent("claude", REPORTS["claude at its budget"], 1, tmp_path, most_cost=0.005)
@@ -222,7 +208,6 @@ async def test_claude_code_at_its_budget(tmp_path: Path) -> None:
     assert arguments[arguments.index("--permission-mode") + 1] == "acceptEdits"
 
 
-@pytest.mark.anyio
 async def test_an_agent_that_is_denied_or_fails(tmp_path: Path) -> None:
     found = await complete(agent("claude", REPORTS["claude without permission"], 0, tmp_path), asked())
     assert found.missing == "it was not permitted to use Bash"
@@ -230,7 +215,6 @@ async def test_an_agent_that_is_denied_or_fails(tmp_path: Path) -> None:
         await complete(agent("codex", REPORTS["codex fails"], 1, tmp_path), asked())
 
 
-@pytest.mark.anyio
 async def test_the_most_that_a_call_costs_is_reserved(tmp_path: Path) -> None:
     limits, plan = Limits(cost=2.5), FixedPlanner(plan_of((0, "a", ()), (0, "b", (0,))))
     worker = agent("claude", REPORTS["claude"], 0, tmp_path)
@@ -241,5 +225,4 @@ async def test_the_most_that_a_call_costs_is_reserved(tmp_path: Path) -> None:
     assert (ended.status, ended.cost) == ("ok", pytest.approx(0.02324))
     worker = agent("claude", REPORTS["claude"], 0, tmp_path, most_cost=3.0)
     ended = await Conductor(plan, [worker], limits=limits).run("x")
-    assert ended.problem is not None
     assert (ended.status, ended.problem.code) == ("failed", LimitExceeded.code)

@@ -8,22 +8,9 @@ import pytest
 from contracts.worker_contract import WorkerContract
 from core.actors import Actor, never, plan_of
 
-from podium.conductor import Conductor
+from podium import Conductor, FunctionWorker, Message, ScriptedWorker
 from podium.planners import FixedPlanner
-from podium.types import Message
-from podium.workers import (
-    Calculator,
-    Documents,
-    Gather,
-    Join,
-    Request,
-    ScriptedWorker,
-    StepInput,
-    VisibleStep,
-    Vote,
-    Worker,
-)
-from podium.workers.simple import FunctionWorker
+from podium.workers import Calculator, Documents, Gather, Join, Request, StepInput, VisibleStep, Vote, Worker
 
 
 def _echo(step_input: StepInput) -> str:
@@ -37,7 +24,6 @@ class TestFunction(WorkerContract):
 
     @pytest.fixture
     def slow_worker(self) -> Iterator[Worker]:
-        """Block a thread until the test is over."""
         over = threading.Event()
 
         def wait(step_input: StepInput) -> str:
@@ -91,9 +77,8 @@ class TestJoining(WorkerContract):
 
     def asking(self, text: str, *, stream: bool = False) -> Request:
         shown = tuple(VisibleStep(n, "judge", text if n else "no") for n in range(3))
-        return Request(
-            messages=(Message("user", "vote"),), step_input=StepInput("vote", shown), stream=stream
-        )
+        messages = (Message("user", "vote"),)
+        return Request(messages=messages, step_input=StepInput("vote", shown), stream=stream)
 
     @pytest.fixture(params=[Gather, Join, Vote])
     def worker(self, request: pytest.FixtureRequest) -> Worker:
@@ -113,5 +98,4 @@ class TestConductor(WorkerContract):
 
     @pytest.fixture
     def slow_worker(self) -> Worker:
-        """Conduct a worker that never answers."""
         return Conductor(FixedPlanner(plan_of((0, "go", ()))), [Actor("never", never)])

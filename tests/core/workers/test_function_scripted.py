@@ -3,27 +3,24 @@
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import anyio
 import pytest
 
+from podium import Card, FunctionWorker, Message, ScriptedWorker
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerUnavailable
-from podium.types import Completion, Message
+from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import FREE, Card, Pool, Request, ScriptedWorker, StepInput, VisibleStep, Worker, complete
-from podium.workers.simple import FunctionWorker
+from podium.workers import FREE, Request, StepInput, Worker, complete
 
 pytestmark = pytest.mark.anyio
 
 
 def request(subtask: str = "do it", *, stream: bool = False, step_input: StepInput | None = None) -> Request:
-    """Return a request for `subtask`."""
     return Request(messages=(Message("user", subtask),), step_input=step_input, stream=stream)
 
 
 async def answer(worker: Worker, sent: Request | None = None) -> Completion:
-    """Return what `worker` answers."""
     return await complete(worker, sent or request())
 
 
@@ -38,19 +35,6 @@ async def test_a_plain_function_runs_in_a_thread() -> None:
     assert (await answer(FunctionWorker(where))).text != str(threading.get_ident())
     for function in (here, functools.partial(here)):
         assert (await answer(FunctionWorker(function))).text == str(threading.get_ident())
-
-
-async def test_a_function_is_given_the_brief() -> None:
-    seen: list[StepInput] = []
-
-    def take(step_input: StepInput) -> str:
-        seen.append(step_input)
-        return "done"
-
-    step_input = StepInput("sub", (VisibleStep(0, "x", "y"),), (Message("user", "question"),))
-    await answer(FunctionWorker(take), request("framed", step_input=step_input))
-    await answer(FunctionWorker(take), request("plain"))
-    assert seen == [step_input, StepInput("plain")]
 
 
 async def test_a_function_may_state_what_it_cost() -> None:
@@ -105,21 +89,3 @@ async def test_a_table_of_replies() -> None:
         await answer(worker, request("pear"))
     with pytest.raises(WorkerUnavailable, match="down"):
         await answer(ScriptedWorker("double", {"": WorkerUnavailable("down")}))
-
-
-def test_a_pool_that_cannot_be_is_refused() -> None:
-    """Of nobody, or with two workers of one name, whom the message names."""
-    with pytest.raises(ConfigError, match="at least one worker"):
-        Pool([])
-    with pytest.raises(ConfigError, match="'twin'"):
-        Pool([ScriptedWorker("twin", "a"), ScriptedWorker("other", "b"), ScriptedWorker("twin", "c")])
-
-
-@pytest.mark.parametrize(
-    ("card", "reason"),
-    [({"name": " a"}, "name"), ({"name": "a\nb"}, "name"), ({"concurrency": 0}, "concurrency")],
-)
-def test_a_card_that_cannot_be_is_refused(card: dict[str, Any], reason: str) -> None:
-    """A name that could not be told from the text around it; a bound that would wait for ever."""
-    with pytest.raises(ConfigError, match=reason):
-        Card(**{"name": "a", **card})

@@ -17,6 +17,7 @@ from podium import (
     Limits,
     Plan,
     Price,
+    Result,
     Retry,
     ScriptedWorker,
     Step,
@@ -27,7 +28,7 @@ from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.replay import replay
 from podium.run_state import fold
-from podium.types import Completion, Result
+from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import FREE, Worker
 
@@ -54,6 +55,7 @@ FIRST_ROWS = """\
 {"worker": 1, "subtask": "Check it.", "access": [0]}
 {"worker": 2, "subtask": "Say it.", "access": [0, 1]}
 """
+Make = Callable[..., Conductor]
 
 
 class Team:
@@ -65,9 +67,7 @@ class Team:
         seconds: for some workers, how long they take.
     """
 
-    def __init__(
-        self, replies: Mapping[str, Sequence[Reply]] | None = None, seconds: Mapping[str, float] | None = None
-    ) -> None:
+    def __init__(self, replies: Mapping[str, Any] | None = None, seconds: Any = None) -> None:
         self._replies = replies or {}
         self._seconds = seconds or {}
         self._workers: list[ScriptedWorker] = []
@@ -82,15 +82,13 @@ class Team:
                 return Completion(said, usage=USAGE)
             return said if isinstance(said, Exception) else said()
 
-        card = Card(name=name, price=PRICE)
-        made = ScriptedWorker(card, reply, latency=self._seconds.get(name, 0.0))
+        made = ScriptedWorker(Card(name=name, price=PRICE), reply, latency=self._seconds.get(name, 0.0))
         made.acts = acts
         self._workers.append(made)
         return made
 
     def workers(self, names: str) -> list[Worker]:
-        """Return a new worker for each letter."""
-        return [self.worker(name) for name in names]
+        return [self.worker(name, acts=name == "hand") for name in names.split()]
 
     @property
     def calls(self) -> dict[str, int]:
@@ -99,40 +97,26 @@ class Team:
         return dict(sorted(Counter(names).items()))
 
 
-Make = Callable[..., Conductor]
+def _of(plan: Plan, names: str, team: Team, journal: SqlJournal, **options: Any) -> Conductor:
+    """Return a conductor of a fixed plan and of workers with these names, of which `hand` acts."""
+    return _fixed(plan, team.workers(names), journal, **options)
 
 
 def _fixed(plan: Plan, pool: Sequence[Worker], journal: SqlJournal, **options: Any) -> Conductor:
     return Conductor(FixedPlanner(plan), pool, journal=journal, **{"retry": QUICK, **options})
 
 
-def _chain(team: Team, journal: SqlJournal, **options: Any) -> Conductor:
-    return _fixed(CHAIN, team.workers("abc"), journal, **options)
-
-
-def _diamond(team: Team, journal: SqlJournal, pool: str = "abcd") -> Conductor:
-    return _fixed(DIAMOND, team.workers(pool), journal)
-
-
-def _joined(team: Team, journal: SqlJournal) -> Conductor:
-    return _fixed(JOINED, team.workers("abc"), journal)
+_chain, _acting = partial(_of, CHAIN, "a b c"), partial(_of, CHAIN, "a hand c")
+_diamond = partial(_of, DIAMOND, "a b c d")
 
 
 def _planned(team: Team, journal: SqlJournal, **options: Any) -> Conductor:
-    planner, pool = ChatPlanner(team.worker("boss", FIRST_ROWS)), team.workers("abc")
+    planner, pool = ChatPlanner(team.worker("boss", FIRST_ROWS)), team.workers("a b c")
     return Conductor(planner, pool, journal=journal, retry=QUICK, on_failure="replan", **options)
-
-
-def _with_fallback(team: Team, journal: SqlJournal) -> Conductor:
-    return _chain(team, journal, retry=Retry(attempts=2, first_wait=0.001, fallbacks={"b": ("a",)}))
 
 
 def _judged(team: Team, journal: SqlJournal) -> Conductor:
     return _planned(team, journal, limits=Limits(rounds=2), accept=team.worker("judge", "YES"))
-
-
-def _with_stand_in(team: Team, journal: SqlJournal) -> Conductor:
-    return _planned(team, journal, fallback_planner=FixedPlanner(CHAIN))
 
 
 def _nested(team: Team, journal: SqlJournal, *, acts: bool = False) -> Conductor:
@@ -141,31 +125,14 @@ def _nested(team: Team, journal: SqlJournal, *, acts: bool = False) -> Conductor
     return _fixed(CHAIN, [team.worker("a"), inner, team.worker("c")], journal)
 
 
-def _nested_actor(team: Team, journal: SqlJournal) -> Conductor:
-    return _nested(team, journal, acts=True)
-
-
 def _of_code(team: Team, journal: SqlJournal) -> Conductor:
-    inner = Conductor(FixedPlanner(CHAIN), team.workers("xyz"), retry=QUICK)
+    inner = Conductor(FixedPlanner(CHAIN), team.workers("x y z"), retry=QUICK)
 
     async def ask(_: object) -> str:
         return (await inner.run("What is in it?")).answer
 
     desk = FunctionWorker(ask, card=Card(name="desk", price=FREE))
     return _fixed(CHAIN, [team.worker("a"), desk, team.worker("c")], journal)
-
-
-def _acting(team: Team, journal: SqlJournal, **options: Any) -> Conductor:
-    pool = [team.worker("a"), team.worker("hand", acts=True), team.worker("c")]
-    return _fixed(CHAIN, pool, journal, **options)
-
-
-def _approved(team: Team, journal: SqlJournal) -> Conductor:
-    return _chain(team, journal, policy=Policy(approve="later"))
-
-
-def _approved_action(team: Team, journal: SqlJournal) -> Conductor:
-    return _acting(team, journal, policy=Policy(approve="later", ask="actions"))
 
 
 RUNS: dict[str, Make] = {
@@ -176,24 +143,24 @@ RUNS: dict[str, Make] = {
     "replanned": _planned,
     "replanned-killed": _planned,
     "no-plan": _planned,
-    "stand-in": _with_stand_in,
+    "stand-in": partial(_planned, fallback_planner=FixedPlanner(CHAIN)),
     "retried": _chain,
     "retrying-killed": _chain,
-    "fallback-killed": _with_fallback,
+    "fallback-killed": partial(_chain, retry=Retry(attempts=2, first_wait=0.001, fallbacks={"b": ("a",)})),
     "two-rounds": _judged,
     "two-rounds-killed": _judged,
     "nested-killed": _nested,
-    "nested-acted-killed": _nested_actor,
-    "nested-acting-killed": _nested_actor,
+    "nested-acted-killed": partial(_nested, acts=True),
+    "nested-acting-killed": partial(_nested, acts=True),
     "code-killed": _of_code,
     "acted-killed": _acting,
     "acting-killed": _acting,
-    "plan-waits": _approved,
-    "action-waits": _approved_action,
+    "plan-waits": partial(_chain, policy=Policy(approve="later")),
+    "action-waits": partial(_acting, policy=Policy(approve="later", ask="actions")),
     "cancelled": _chain,
     "partial": _diamond,
     "failed": _chain,
-    "limited": _joined,
+    "limited": partial(_of, JOINED, "a b c"),
     "hedged": _chain,
     "hedging-killed": _chain,
 }
@@ -217,7 +184,6 @@ class Case:
     """Whether it is replayed instead of resumed."""
 
     async def carry_out(self, journal: SqlJournal) -> dict[str, Any]:
-        """Return what came of it."""
         team = Team(self.replies)
         async with journal, (self.make or RUNS[self.run])(team, journal) as conductor:
             try:
@@ -241,8 +207,8 @@ CASES: dict[str, Case] = {name: Case(run=name) for name in RUNS} | {
     "ok, replayed": Case(run="ok", replays=True),
     "ok, replayed with another end": Case(run="ok", replays=True, options={"plan": OTHER_END}),
     "killed, a worker fails again": Case(run="killed", replies={"c": (DOWN,)}),
-    "killed, another order of the pool": Case(run="killed", make=partial(_diamond, pool="edcba")),
-    "killed, a pool without a worker": Case(run="killed", make=partial(_diamond, pool="abc")),
+    "killed, another order of the pool": Case(run="killed", make=partial(_of, DIAMOND, "e d c b a")),
+    "killed, a pool without a worker": Case(run="killed", make=partial(_of, DIAMOND, "a b c")),
     "killed, another plan": Case(run="killed", options={"plan": SHORTER}),
     "replanned, replayed": Case(run="replanned", replays=True),
     "two-rounds, replayed": Case(run="two-rounds", replays=True),
@@ -303,6 +269,5 @@ async def read(journal: SqlJournal) -> dict[str, Any]:
         for row in rows:
             if row.parent is None:
                 nested = [events[other.run_id] for other in rows if other.parent == row.run_id]
-                result = fold(events[row.run_id], nested).result()
-                found[row.run_id] = {"state": row.state} | told(result)
+                found[row.run_id] = {"state": row.state} | told(fold(events[row.run_id], nested).result())
     return found

@@ -4,15 +4,14 @@ import contextlib
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from hypothesis import given, strategies as st
 
-from podium import Conductor
+from podium import Conductor, Message, RulePlanner
 from podium.errors import ConfigError, WorkerRefused, WorkerUnavailable
-from podium.planners import RulePlanner
-from podium.types import Message
 from podium.workers import (
     Calculator,
     Documents,
@@ -27,10 +26,18 @@ from podium.workers import (
 )
 
 pytestmark = pytest.mark.anyio
+_PIECES = (
+    *("17", "1,234.5", "0.5", "9" * 20, "+", "-", " * ", "/", "^", "%", "(", ")", ",", ".", " of ", "²", "√"),
+    *("that ", "sqrt(", "pi", "ln(", "plus ", "percent ", "add ", " to ", " by ", "discount ", " mod "),
+)
+_EQUAL = {"b.md": "The ledger counts.", "a.md": "The ledger counts.", "c.md": "The ledger counts."}
+_SHOWN = (
+    VisibleStep(0, "What is\n3 + 4?", "3 + 4 = 7"),
+    VisibleStep(2, "Find *it*", "[a.md:1]\n\n# It\n\n> text\n"),
+)
 
 
 async def ask(worker: Worker, subtask: str, *visible: VisibleStep) -> str:
-    """Return what `worker` answers to a subtask."""
     step_input = StepInput(subtask, visible)
     return (await complete(worker, Request(messages=(Message("user", subtask),), step_input=step_input))).text
 
@@ -55,15 +62,12 @@ async def test_arithmetic_is_worked_out(subtask: str, answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "answer"),
-    [
-        ("15% of 80 = 12\n17 * 23 = 391", "391 * 2 = 782"),
-        ("It is -391.", "(-391) * 2 = -782"),
-        ("x ≈ 391", "391 * 2 = 782"),
-    ],
+    ("output", "number"),
+    [("15% of 80 = 12\n17 * 23 = 391", "391"), ("It is -391.", "(-391)"), ("x ≈ 391", "391")],
 )
-async def test_the_result_is_that_of_the_step_before(output: str, answer: str) -> None:
-    assert await ask(Calculator(), "multiply the result by 2", VisibleStep(0, "x", output)) == answer
+async def test_the_result_is_that_of_the_step_before(output: str, number: str) -> None:
+    told = f"{number} * 2 = {'-' if '-' in number else ''}782"
+    assert await ask(Calculator(), "multiply the result by 2", VisibleStep(0, "x", output)) == told
     for odd in ("between 3 and 5", "At 10:30.", "x = 5 km"):
         with pytest.raises(WorkerRefused, match="no arithmetic"):
             await ask(Calculator(), "multiply the result by 2", VisibleStep(0, "x", odd))
@@ -115,12 +119,6 @@ def test_brackets_and_signs_bind_as_in_python(expression: str) -> None:
         assert int(value) == eval(expression) == eval(shown)  # noqa: S307 - our own digits and signs
 
 
-_PIECES = (
-    *("17", "1,234.5", "0.5", "9" * 20, "+", "-", " * ", "/", "^", "%", "(", ")", ",", ".", " of ", "²", "√"),
-    *("that ", "sqrt(", "pi", "ln(", "plus ", "percent ", "add ", " to ", " by ", "discount ", " mod "),
-)
-
-
 @given(text=st.lists(st.sampled_from(_PIECES) | st.text(max_size=5), max_size=40).map("".join))
 def test_any_text_is_worked_out_or_refused(text: str) -> None:
     with contextlib.suppress(WorkerRefused):
@@ -135,25 +133,16 @@ def folder(tmp_path: Path) -> Path:
         encoding="utf-8",
     )
     (tmp_path / "deep" / "er").mkdir(parents=True)
-    (tmp_path / "deep" / "er" / "notes.TXT").write_text(
-        "Der Preis: Gebühren für Straßen.\n", encoding="utf-8"
-    )
+    (tmp_path / "deep" / "er" / "notes.TXT").write_text("Der Preis: Gebühren für Straßen.\n", "utf-8")
     (tmp_path / "猫.md").write_text("# 動物\n\n黒猫が庭で寝ている。\n", encoding="utf-8")
     return tmp_path
-
-
-_EQUAL = {"b.md": "The ledger counts.", "a.md": "The ledger counts.", "c.md": "The ledger counts."}
 
 
 @pytest.mark.parametrize(
     ("files", "question", "passages"),
     [
         (_EQUAL, "ledger", tuple(f"[{name}.md:1]\n\nThe ledger counts." for name in "ab")),
-        (
-            {"a.txt": b"\xef\xbb\xbfzebra caf\xe9"},
-            "zebra",
-            ("[a.txt:1]\n\nzebra caf\N{REPLACEMENT CHARACTER}",),
-        ),
+        ({"a.txt": b"\xef\xbb\xbfzebra caf\xe9"}, "zebra", ("[a.txt:1]\n\nzebra caf\ufffd",)),
         *(({}, question, ()) for question in ("zebra unicorn", "", "\x00\ud800")),
     ],
 )
@@ -166,9 +155,8 @@ async def test_documents_answer_with_passages_and_sources(
     answer = await ask(Documents(folder, top=2), question)
     told, *found = re.split(r"\n\n(?=\[)", answer)
     assert told.startswith("Retrieved from" if passages else "No passage found")
-    assert [text.startswith(passage) for text, passage in zip(found, passages, strict=True)] == [True] * len(
-        found
-    )
+    assert len(found) == len(passages)
+    assert all(map(str.startswith, found, passages))
 
 
 async def test_passages_end_between_lines(tmp_path: Path) -> None:
@@ -223,12 +211,6 @@ async def test_what_documents_cannot_be_made_of(tmp_path: Path) -> None:
         await ask(worker, "zebra")
 
 
-_SHOWN = (
-    VisibleStep(0, "What is\n3 + 4?", "3 + 4 = 7"),
-    VisibleStep(2, "Find *it*", "[a.md:1]\n\n# It\n\n> text\n"),
-)
-
-
 @pytest.mark.parametrize(
     ("visible", "answer"),
     [
@@ -258,9 +240,7 @@ async def test_gather_joins_the_visible_steps(visible: tuple[VisibleStep, ...], 
         pytest.param(Vote(), "Vote.", [""], None, id="no vote"),
     ],
 )
-async def test_what_is_joined_and_elected(
-    worker: Worker, subtask: str, outputs: list[str], answer: str | None
-) -> None:
+async def test_what_is_joined_and_elected(worker: Worker, subtask: str, outputs: Any, answer: Any) -> None:
     """A gap, and the null of a failed item, is neither a text nor a vote."""
     seen = [VisibleStep(n, "x", text, "" if text else "it failed") for n, text in enumerate(outputs)]
     if answer is not None:
@@ -273,5 +253,4 @@ async def test_what_is_joined_and_elected(
 async def test_a_run_that_finds_nothing_is_partial(folder: Path) -> None:
     result = await Conductor(RulePlanner(), [Documents(folder)]).run("Where is the zebra unicorn?")
     assert (result.status, result.answer[:10]) == ("partial", "No passage")
-    assert result.problem is not None
     assert "nothing was found" in result.problem.message

@@ -14,13 +14,14 @@ import pytest
 import trustme
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 
+from podium import ChatWorker, Endpoint, Message
 from podium.errors import ConfigError, WorkerUnavailable
 from podium.secrets import scrub
-from podium.types import Message
-from podium.workers import ChatWorker, Endpoint, Request, complete
+from podium.workers import Request, complete
 from podium.workers.openai.http import find_proxy
 
-KEY = "sk-abcdefghijklmnop"
+pytestmark = pytest.mark.anyio
+URL, KEY = "http://host/v1", "sk-abcdefghijklmnop"
 WHY = Request(messages=(Message("user", "why?"),))
 
 
@@ -29,21 +30,25 @@ def hello(call: Call) -> Reply:
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"),
+    ("url", "options", "reason"),
     [
-        ("http://user:hunter22@host/v1", "user name or password"),
-        ("http://host/v1?key=hunter22", "query or fragment"),
-        ("https://host:hunter22/v1", "not an http"),
-        ("https://host/v1 ?key=hunter22", "space"),
-        ("http:///v1", "not an http"),
-        ("http://host:99999/v1", "not an http"),
-        ("", "not an http"),
-        ("https://host/v1/chat/completions", "leave that out"),
+        ("http://user:hunter22@host/v1", {}, "user name or password"),
+        ("http://host/v1?key=hunter22", {}, "query or fragment"),
+        ("https://host:hunter22/v1", {}, "not an http"),
+        ("https://host/v1 ?key=hunter22", {}, "space"),
+        ("http:///v1", {}, "not an http"),
+        ("http://host:99999/v1", {}, "not an http"),
+        ("", {}, "not an http"),
+        ("https://host/v1/chat/completions", {}, "leave that out"),
+        (URL, {"api_key": " "}, "api_key is empty, or has"),
+        (URL, {"api_key": "sk-hunter22\n"}, "api_key is empty, or has"),
+        (URL, {"api_key": "sk-hunter22…"}, "api_key is empty, or has"),
+        (URL, {"headers": {"X-Own": "hunter22\r\nHost: elsewhere"}}, "'X-Own'"),
     ],
 )
-def test_refuses_a_wrong_url(url: str, reason: str) -> None:
+def test_refuses_wrong_urls_keys_and_headers(url: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason) as caught:
-        Endpoint(url)
+        Endpoint(url, **options)
     assert "hunter22" not in "".join(format_exception(caught.value))
 
 
@@ -56,23 +61,6 @@ def test_a_password_of_a_proxy_is_a_secret(monkeypatch: pytest.MonkeyPatch) -> N
         assert scrub(f"no way through {told}") == "no way through [secret]"
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"api_key": " "}, "api_key is empty, or has"),
-        ({"api_key": "sk-hunter22\n"}, "api_key is empty, or has"),
-        ({"api_key": "sk-hunter22…"}, "api_key is empty, or has"),
-        ({"headers": {"X-Own": "hunter22\r\nHost: elsewhere"}}, "'X-Own'"),
-    ],
-)
-def test_refuses_keys_and_headers_that_are_none(options: dict[str, Any], reason: str) -> None:
-    """One with stray characters, or that would split the request, is refused, and not shown."""
-    with pytest.raises(ConfigError, match=reason) as caught:
-        Endpoint("http://host/v1", **options)
-    assert "hunter22" not in str(caught.value)
-
-
-@pytest.mark.anyio
 async def test_workers_share_the_connections_of_their_endpoint() -> None:
     """One after the other they use one, which stays open until the last of them leaves, and no longer."""
     async with ChatServer(hello) as server:
@@ -83,14 +71,12 @@ async def test_workers_share_the_connections_of_their_endpoint() -> None:
                 await complete(one, WHY)
                 await complete(two, WHY)
             assert server.open_connections == 1
-        assert [call.body["model"] for call in server.calls] == ["one", "two"]
-        assert server.connections == 1
+        assert ([call.body["model"] for call in server.calls], server.connections) == (["one", "two"], 1)
         with anyio.fail_after(5):
             while server.open_connections:  # noqa: ASYNC110  (the server's side of a closed socket)
                 await anyio.sleep(0.001)
 
 
-@pytest.mark.anyio
 async def test_takes_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts elsewhere are reached through it, except those of `NO_PROXY` and this machine."""
     worker = ChatWorker("m", endpoint=Endpoint("http://models.invalid/v1"))
@@ -104,7 +90,6 @@ async def test_takes_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatc
     assert [call.path for call in proxy.calls] == ["http://models.invalid/v1/chat/completions"]
 
 
-@pytest.mark.anyio
 async def test_a_proxy_is_told_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy of HTTPS gets its own password, and neither the key nor the headers of the server."""
     async with ChatServer(lambda call: whole("no", status=407)) as proxy:
@@ -114,12 +99,10 @@ async def test_a_proxy_is_told_no_secret(monkeypatch: pytest.MonkeyPatch) -> Non
             with pytest.raises(WorkerUnavailable, match="407"):
                 await complete(ChatWorker("m", endpoint=endpoint), WHY)
             headers = proxy.calls[-1].headers
-            assert proxy.calls[-1].method == "CONNECT"
-            assert headers.get("proxy-authorization") == sent
+            assert (proxy.calls[-1].method, headers.get("proxy-authorization")) == ("CONNECT", sent)
             assert not headers.keys() & {"authorization", "x-own"}
 
 
-@pytest.mark.anyio
 async def test_refuses_a_proxy_it_cannot_speak_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
     with pytest.raises(ConfigError, match=r"'socks5'.*NO_PROXY"):
@@ -153,7 +136,7 @@ anyio.run(ask)
         pytest.param("models.example", True, "False no secure connection", id="of another host"),
     ],
 )
-def test_trusts_the_certificates_that_the_environment_names(
+def test_trusts_certificates_of_the_environment(
     name: str, said: str, tmp_path: Path, *, trusted: bool
 ) -> None:
     authority, path = trustme.CA(), tmp_path / "authority.pem"

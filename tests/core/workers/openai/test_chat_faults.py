@@ -9,27 +9,24 @@ import pytest
 from servers.chat_call import ask
 from servers.chat_server import CUT, RESET, ChatServer, Reply, chunk, events, whole
 
-from podium import Conductor
+from podium import ChatWorker, Conductor, Endpoint, Message, Plan, Step
 from podium.errors import WorkerBroken, WorkerError, WorkerRefused, WorkerUnavailable
 from podium.planners import FixedPlanner
-from podium.types import Message, Plan, Step
-from podium.workers import ChatWorker, Endpoint, Request, complete
+from podium.workers import Request, complete
 
 pytestmark = pytest.mark.anyio
 
 KEY = "sk-abcdefghijklmnop"
 WHY = Request(messages=(Message("user", "why?"),))
 PLAN = FixedPlanner(Plan((Step(0, "Say it."),)))
+FILTERED = {"error": {"code": "content_filter", "message": "The prompt was filtered."}}
+NO_CREDIT = {"error": {"code": "insufficient_quota", "message": "no money"}}
+TOO_MUCH = "too much heron"
 
 
 def fails(status: int, body: object = "sorry", **headers: str) -> Reply:
     """Reply with a status; underscores in header names stand for hyphens."""
     return whole(body, status=status, headers={k.replace("_", "-"): v for k, v in headers.items()})
-
-
-FILTERED = {"error": {"code": "content_filter", "message": "The prompt was filtered."}}
-NO_CREDIT = {"error": {"code": "insufficient_quota", "message": "no money"}}
-TOO_MUCH = "too much heron"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +123,6 @@ async def test_a_web_page_is_told_at_once(*, listens: bool) -> None:
         worker = ChatWorker("m", endpoint=Endpoint(server.url))
         result = await Conductor(PLAN, [worker]).run("What?", **options)
         assert len(server.calls) == 1
-    assert result.problem is not None
     assert result.problem.code == "worker_refused"
     assert "web page: does the base URL lead to an OpenAI-compatible server" in result.problem.message
     assert result.usage.total_tokens == 0

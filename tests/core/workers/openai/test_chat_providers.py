@@ -6,7 +6,8 @@ import pytest
 from servers.chat_call import ask
 from servers.chat_server import Call, Reply, says
 
-from podium.types import Constraint, Sampling
+from podium import Sampling
+from podium.types import Constraint
 from podium.types.messages import Tools
 from podium.workers.openai.chat import chat_body
 from podium.workers.openai.providers import PROVIDERS
@@ -20,12 +21,8 @@ FREE = {"temperature": 0.5, "top_p": 0.9, "stop": ["END"], "seed": 3}
 NO_SEED = {"temperature": 0.5, "top_p": 0.9, "stop": ["END"]}
 FORM = {"name": "answer", "schema": SCHEMA, "strict": True}
 FORMAT = {"response_format": {"type": "json_schema", "json_schema": FORM}}
-USUAL: dict[str, dict[str, Any]] = {
-    "bound": {"max_tokens": 64},
-    "effort": {"reasoning_effort": "high"},
-    "json": FORMAT,
-    "grammar": {},
-}
+USUAL: dict[str, dict[str, Any]] = {"bound": {"max_tokens": 64}, "effort": {"reasoning_effort": "high"}}
+USUAL |= {"json": FORMAT, "grammar": {}}
 SENT = {
     "openai": USUAL | {"bound": {"max_completion_tokens": 64}},
     "anthropic": USUAL | {"effort": {}, "json": {}},  # its tools have objects only: see below
@@ -69,6 +66,8 @@ TAKEN = [
     ("openrouter", "openai/o3", FREE),
     ("fugu", "fugu-ultra", {}),
 ]
+_CLOSED = {"type": "object", "properties": {"n": {}}, "required": ["n"], "additionalProperties": False}
+_LOOSE = {"type": "object", "properties": {"n": {}}}
 
 
 def _hello(call: Call) -> Reply:
@@ -93,10 +92,6 @@ async def test_sampling(provider: str, model: str, taken: dict[str, Any]) -> Non
     assert await _sent(provider, SAMPLED, model) == taken
 
 
-_CLOSED = {"type": "object", "properties": {"n": {}}, "required": ["n"], "additionalProperties": False}
-_LOOSE = {"type": "object", "properties": {"n": {}}}
-
-
 @pytest.mark.parametrize(("schema", "strict"), [(_CLOSED, True), (_LOOSE, False)])
 async def test_a_schema_is_strict_where_it_can_be(schema: dict[str, Any], *, strict: bool) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": strict}}
@@ -107,8 +102,7 @@ async def test_a_schema_is_strict_where_it_can_be(schema: dict[str, Any], *, str
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_arguments_of_a_forced_tool_are_the_answer(*, stream: bool) -> None:
-    function = {"name": "answer", "arguments": '{"n": 1}'}
-    calls = [{"id": "1", "type": "function", "function": function}]
+    calls = [{"id": "1", "type": "function", "function": {"name": "answer", "arguments": '{"n": 1}'}}]
 
     def reply(call: Call) -> Reply:
         return says(call, "", tool_calls=calls, finish_reason="tool_calls")

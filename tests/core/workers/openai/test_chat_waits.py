@@ -1,18 +1,16 @@
 """Every wait of a chat worker has a limit, and stopping reaches the socket."""
 
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
 from servers.chat_call import ask
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, Script, chunk, events, says
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, chunk, events, says
 
+from podium import ChatWorker, Endpoint, Message
 from podium.errors import WorkerTimeout, WorkerUnavailable
-from podium.types import Message
-from podium.workers import ChatWorker, Endpoint, Request, Timeouts, complete
+from podium.workers import Request, Timeouts, complete
 
 pytestmark = pytest.mark.anyio
 
@@ -26,12 +24,6 @@ TRICKLE: list[Any] = [Pause(0.02), PIECE] * 500
 ERROR = b"HTTP/1.1 400 No\r\nContent-Length: 9\r\n\r\n"
 
 
-@asynccontextmanager
-async def serving(script: Script) -> AsyncIterator[tuple[ChatWorker, ChatServer]]:
-    async with ChatServer(script) as server, ChatWorker("m", endpoint=Endpoint(server.url)) as worker:
-        yield worker, server
-
-
 @pytest.mark.parametrize(
     ("reply", "timeouts", "stream"),
     [
@@ -41,9 +33,7 @@ async def serving(script: Script) -> AsyncIterator[tuple[ChatWorker, ChatServer]
         pytest.param(Reply((ERROR, STALL)), {"total": SOON}, False, id="the body of an error"),
     ],
 )
-async def test_what_stands_still_is_given_up(
-    reply: Reply, timeouts: dict[str, float], *, stream: bool
-) -> None:
+async def test_what_stands_still_is_given_up(reply: Reply, timeouts: Any, *, stream: bool) -> None:
     """Each timeout ends a call, which is perhaps paid, and hangs up."""
     async with ChatServer(lambda _: reply) as server:
         worker = ChatWorker("m", endpoint=Endpoint(server.url, timeouts=Timeouts(**timeouts)))
@@ -59,7 +49,7 @@ async def test_the_deadline_of_a_request_counts() -> None:
     def script(call: Call) -> Reply:
         return SILENCE if server.calls[1:] else says(call, "in time")
 
-    async with serving(script) as (worker, server):
+    async with ChatServer(script) as server, ChatWorker("m", endpoint=Endpoint(server.url)) as worker:
         await complete(worker, Request(messages=WHY))  # leaves a connection open
         for seconds, count in ((-1.0, 1), (SOON, 2)):
             request = Request(messages=WHY, deadline=anyio.current_time() + seconds)
@@ -89,22 +79,3 @@ async def test_a_connection_that_is_not_made_is_unavailable() -> None:
         assert not caught.value.maybe_paid
         for one in waiting:
             one.close()
-
-
-@pytest.mark.parametrize(
-    ("reply", "stream"), [(SILENCE, False), (SILENCE, True), (events(PIECE, STALL), True)]
-)
-async def test_cancel_closes_the_connection(reply: Reply, *, stream: bool) -> None:
-    """A cancelled call hangs up, so that the server can stop writing."""
-    arrived = anyio.Event()
-
-    def script(_: Call) -> Reply:
-        arrived.set()
-        return reply
-
-    async with serving(script) as (worker, server):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(complete, worker, Request(messages=WHY, stream=stream))
-            await arrived.wait()
-            tasks.cancel_scope.cancel()
-        await server.calls[0].hung_up.wait()

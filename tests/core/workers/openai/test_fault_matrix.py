@@ -2,11 +2,12 @@
 
 import gzip
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from contracts.odd_answers import ODD_ANSWERS, OF_OTHER_SERVERS, check, check_wrong_url
+from core.actors import Actor, yielding
 from servers.chat_call import ask
 from servers.chat_server import (
     CUT,
@@ -22,14 +23,23 @@ from servers.chat_server import (
     whole,
 )
 
-from podium import Conductor
+from podium import (
+    ChatPlanner,
+    ChatWorker,
+    Conductor,
+    Endpoint,
+    FunctionWorker,
+    Plan,
+    Result,
+    Retry,
+    ScriptedWorker,
+    Step,
+)
 from podium.errors import PlannerError, WorkerError
-from podium.execution import Retry
-from podium.planners import ChatPlanner, FixedPlanner
-from podium.types import Completion, Plan, Result, Step
+from podium.planners import FixedPlanner
+from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import ChatWorker, Endpoint, Request, ScriptedWorker, Worker
-from podium.workers.simple import FunctionWorker
+from podium.workers import Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -78,9 +88,7 @@ def _body(**choice: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "finish_reason": "stop", **choice}], "usage": dict(USAGE)}
 
 
-def _chat_reply(
-    message: Mapping[str, Any], choice: Mapping[str, Any], top: Mapping[str, Any]
-) -> Callable[[Call], Reply]:
+def _chat_reply(message: Any, choice: Any, top: Any) -> Callable[[Call], Reply]:
     """Return an answer whose message, choice and body have these fields; a stream has a good piece before."""
 
     def reply(call: Call) -> Reply:
@@ -203,7 +211,6 @@ async def _check(reply: Callable[[Call], Reply], code: str, *, stream: bool, res
     if code == "ok":
         assert (result.status, result.answer, result.problem) == ("ok", "four", None)
         return
-    assert result.problem is not None
     assert result.problem.code == code, result.problem
     assert result.status != "ok"
     assert code in ("partial", "cut") or result.usage.total_tokens > 0
@@ -278,36 +285,22 @@ async def test_length_without_text_says_what_to_do() -> None:
         await ask(lambda _: whole(completion("", finish_reason="length")))
 
 
-class _Filtered(Worker):
-    """A worker of a user, whose completion has a finish reason."""
-
-    def __init__(self, reason: Any) -> None:
-        self.card = ScriptedWorker("own", "x").card
-        self._reason = reason
-
-    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        yield "half"
-        yield Completion("half", finish_reason=self._reason)
-
-
 @pytest.mark.parametrize("reason", ["content_filter", "tool_calls"])
 @pytest.mark.parametrize("kind", ["function", "own"])
 async def test_a_completion_that_is_no_answer_is_a_refusal(kind: str, reason: Any) -> None:
     """Whatever worker returns it: the step fails, and a fallback may answer."""
-    made = _Filtered(reason)
+    answer = Completion("half", finish_reason=reason)
+    made: Worker = Actor("own", yielding("half", answer))
     if kind == "function":
-        made = FunctionWorker(lambda _: Completion("half", finish_reason=reason), card=made.card)  # type: ignore[assignment]
+        made = FunctionWorker(lambda _: answer, card=made.card)
     result = await Conductor(PLAN, [made]).run("What?")
-    assert result.problem is not None
     assert (result.status, result.problem.code, result.outcomes[0].attempts) == ("failed", REFUSED, 1)
     pool, retry = [made, ScriptedWorker("other", "four")], Retry(fallbacks={"own": ("other",)})
     assert (await Conductor(PLAN, pool, retry=retry).run("What?")).answer == "four"
 
 
-FILTERS = {
-    "hate": {"filtered": False, "severity": "safe"},
-    "jailbreak": {"filtered": False, "detected": False},
-}
+OFF = {"filtered": False}
+FILTERS = {"hate": OFF | {"severity": "safe"}, "jailbreak": OFF | {"detected": False}}
 TOKEN = {"token": "half", "logprob": -0.1, "bytes": [104], "top_logprobs": []}
 KNOWN: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "vllm": (
