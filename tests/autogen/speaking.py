@@ -1,10 +1,10 @@
 """Agents and clients of AutoGen's and Agent Framework's that say what a test scripts."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from types import TracebackType
 from typing import Any
 
 from agent_framework import BaseChatClient, ChatResponse, ChatResponseUpdate, Content, Message, ResponseStream
+from agent_framework.openai import OpenAIChatCompletionClient as FrameworkClient
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
@@ -16,6 +16,7 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
+from openai import AsyncOpenAI
 from servers.chat_server import MODEL, ChatServer, Script
 
 Speak = Callable[[str], Awaitable[str]]
@@ -36,7 +37,7 @@ class ModelServer(ChatServer):
 
     def __init__(self, reply: Script) -> None:
         super().__init__(reply)
-        self._clients: list[OpenAIChatCompletionClient] = []
+        self._clients: list[Any] = []
 
     def client(self, **options: Any) -> OpenAIChatCompletionClient:
         """Return a client that retries nothing; it is closed with the server."""
@@ -44,12 +45,19 @@ class ModelServer(ChatServer):
         self._clients.append(made)
         return made
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         for made in self._clients:
             await made.close()
-        await super().__aexit__(kind, error, traceback)
+        await super().__aexit__(*raised)
+
+
+class FrameworkServer(ModelServer):
+    """The same, with Agent Framework's client of chat completions."""
+
+    def client(self, **options: Any) -> Any:
+        sdk = AsyncOpenAI(base_url=options.pop("base_url", self.url), api_key="none", max_retries=0)
+        self._clients.append(sdk)
+        return FrameworkClient(model=MODEL, async_client=sdk, **options)
 
 
 class Speaker(BaseChatAgent):
@@ -68,13 +76,8 @@ class Speaker(BaseChatAgent):
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
         return (TextMessage,)
 
-    async def on_messages(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> Response:
-        async for item in self.on_messages_stream(messages, cancellation_token):
-            last = item
-        assert isinstance(last, Response)
-        return last
+    async def on_messages(self, messages: Any, cancellation_token: CancellationToken) -> Any:
+        return [item async for item in self.on_messages_stream(messages, cancellation_token)][-1]
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
@@ -93,8 +96,6 @@ class Speaker(BaseChatAgent):
 
 
 class SpeakingClient(BaseChatClient[Any]):
-    """A chat client of Agent Framework's."""
-
     def __init__(self, speak: Speak) -> None:
         super().__init__()
         self._speak = speak

@@ -1,4 +1,4 @@
-"""A conductor as an agent of AutoGen's, on real agents, clients, teams and a server."""
+"""A conductor as an agent and as a team of AutoGen's, on real agents, clients, teams and a server."""
 
 import asyncio
 import json
@@ -7,13 +7,10 @@ from typing import Any
 import anyio
 import pytest
 from autogen.scripts import is_planning, model, shown, team
-from autogen.speaking import ModelServer, Speaker
-from autogen_agentchat.base import TaskResult
-from autogen_agentchat.messages import (
-    HandoffMessage,
-    MultiModalMessage,
-    TextMessage,
-)
+from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
+from autogen_agentchat.base import TerminationCondition
+from autogen_agentchat.conditions import MaxMessageTermination, SourceMatchTermination, TokenUsageTermination
+from autogen_agentchat.messages import HandoffMessage, MultiModalMessage, TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken, Image
 from contracts.adapter_contract import planner_of, saying
@@ -21,17 +18,12 @@ from PIL import Image as Picture
 from servers.chat_server import STALL, Call, Reply, says
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
-from podium import ScriptedWorker
+from autogen_podium.team import ANSWERED
+from podium import Conductor, ScriptedWorker
 from podium.errors import ConfigError, QueryError
 from podium.workers import Request, step_input_of
 
 pytestmark = pytest.mark.anyio
-
-
-def used(result: TaskResult) -> tuple[int, int]:
-    """Return what the messages of a run say that models used, in all."""
-    usages = [message.models_usage for message in result.messages if message.models_usage is not None]
-    return sum(u.prompt_tokens for u in usages), sum(u.completion_tokens for u in usages)
 
 
 async def test_agents_carry_out_a_plan() -> None:
@@ -167,3 +159,84 @@ async def test_errors_of_options_name_the_class(kind: Any) -> None:
     told = rf"{kind.__name__} does not accept limit, runid \(did you mean limits, run_id\?\): its options "
     with pytest.raises(TypeError, match=told + "are planner, workers, .*partial"):
         kind(planner=planner_of((0, "x", ())), limit=1, runid="1", **named)
+
+
+CHAIN = ((0, "x", ()), (1, "y", (0,)), (2, "z", (1,)))
+
+
+def noting(called: list[str]) -> list[Speaker]:
+    def speaker(name: str) -> Speaker:
+        async def say(text: str) -> str:
+            called.append(name)
+            return f"{name} has spoken"
+
+        return Speaker(name, say)
+
+    return [speaker(name) for name in "abc"]
+
+
+async def test_a_run_ends_with_the_answer() -> None:
+    """Its messages are the task, what the steps said, and the answer."""
+    async with ModelServer(model) as server:
+        result = await ConductorTeam(workers=team(server), planner=server.client()).run(task="How large?")
+    assert result.stop_reason == ANSWERED
+    sources = [message.source for message in result.messages]
+    assert (sources[0], *sources[-2:]) == ("user", "writer", "ConductorTeam")
+    assert result.messages[-1].to_text() == "12 square metres."
+
+
+@pytest.mark.parametrize(
+    ("condition", "asked", "why"),
+    [
+        (MaxMessageTermination(2), ["a"], "Maximum number of messages"),
+        (MaxMessageTermination(2) & SourceMatchTermination(["b"]), ["a", "b"], "'b' answered"),
+        (TokenUsageTermination(max_total_token=2 * (READ + WRITTEN)), ["a", "b"], "Token usage"),
+    ],
+)
+async def test_conditions_end_a_run(condition: TerminationCondition, asked: list[str], why: str) -> None:
+    """As soon as they are met; no later step is paid for, and the next run starts afresh."""
+    called: list[str] = []
+    chat = ConductorTeam(workers=noting(called), planner=planner_of(*CHAIN), termination_condition=condition)
+    for _ in range(2):
+        called.clear()
+        result = await chat.run(task="?")
+        assert called == asked
+        assert why in (result.stop_reason or "")
+        await chat.reset()
+
+
+async def test_too_few_turns_for_an_answer_pay_for_no_step() -> None:
+    called: list[str] = []
+    chat = ConductorTeam(workers=noting(called), planner=planner_of(*CHAIN), max_turns=2)
+    result = await chat.run(task="?")
+    assert called == []
+    assert result.stop_reason.startswith("Maximum number of turns 2 reached. step 0 (a): the plan needs at ")
+    assert [message.to_text() for message in result.messages] == ["?"]
+    whole = Conductor(planner_of((0, "x", ())), [ScriptedWorker("one", "hello")])
+    with pytest.raises(ConfigError, match=r"Limits\.steps"):
+        ConductorTeam(whole, max_turns=2)
+
+
+async def test_a_run_stopped_early_leaves_its_question() -> None:
+    called: list[str] = []
+    until = MaxMessageTermination(2)
+    chat = ConductorTeam(workers=noting(called), planner=planner_of(*CHAIN), termination_condition=until)
+    await chat.run(task="my-question")
+    result = await chat.run()
+    assert [m.source for m in result.messages] == ["a", "b"]
+    with pytest.raises(QueryError, match="got no message"):
+        await ConductorTeam(workers=noting(called), planner=planner_of(*CHAIN)).run()
+
+
+async def test_it_runs_once_at_a_time() -> None:
+    chat = ConductorTeam(workers=noting([]), planner=planner_of(*CHAIN))
+    stream = chat.run_stream(task="?")
+    await anext(stream)
+    with pytest.raises(ValueError, match="already running"):
+        await chat.run(task="?")
+    with pytest.raises(RuntimeError, match="currently running"):
+        await chat.reset()
+    with pytest.raises(RuntimeError, match="while it is running"):
+        await chat.load_state(await chat.save_state())
+    await stream.aclose()
+    assert (await chat.run(task="?")).stop_reason == ANSWERED

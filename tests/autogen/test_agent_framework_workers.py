@@ -1,24 +1,15 @@
 """Agent Framework's agents, workflows and chat clients as workers, on a real server."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
-from agent_framework import (
-    Agent,
-    WorkflowBuilder,
-    tool,
-)
-from autogen.framework_speaking import FrameworkServer
+from agent_framework import Agent, WorkflowBuilder, tool
+from autogen.scripts import calling
+from autogen.speaking import FrameworkServer
 from contracts.adapter_contract import planner_of
-from contracts.odd_answers import (
-    ODD_ANSWERS,
-    REFUSED,
-    TALK,
-    OddAnswer,
-    check,
-    check_wrong_url,
-)
+from contracts.odd_answers import ODD_ANSWERS, REFUSED, TALK, WRONG_URL, Case, check_case
 from contracts.worker_contract import WorkerContract, question
 from servers.chat_server import STALL, USAGE, Call, Reply, says
 
@@ -32,18 +23,6 @@ pytestmark = pytest.mark.anyio
 
 def echoes(call: Call) -> Reply:
     return says(call, f"heard {call.body['messages'][-1]['content']}")
-
-
-def looking(call: Call) -> Reply:
-    returned = [m["content"] for m in call.body["messages"] if m["role"] == "tool"]
-    if len(returned) < 2:
-        asking = {
-            "id": f"c{len(returned)}",
-            "type": "function",
-            "function": {"name": "look", "arguments": "{}"},
-        }
-        return says(call, "Let me look.", finish_reason="tool_calls", tool_calls=[asking])
-    return says(call, f"I saw {' and '.join(returned)}.")
 
 
 def made(kind: str, client: Any) -> Worker:
@@ -69,22 +48,17 @@ class TestWorkers(WorkerContract):
             yield made(kind, server.client())
 
 
-async def test_a_url_of_another_server_is_told() -> None:
-    async with FrameworkServer(echoes) as clients:
-        await check_wrong_url(lambda url: made("client", clients.client(base_url=url)), stream=True)
-
-
 @pytest.mark.parametrize(
-    ("odd", "kind", "stream"),
+    ("case", "kind", "stream"),
     [
-        *((odd, "client", True) for odd in ODD_ANSWERS[:3]),
+        *((case, "client", True) for case in (*ODD_ANSWERS[:3], WRONG_URL)),
         (REFUSED, "agent", False),
         (TALK, "workflow", False),
     ],
 )
-async def test_an_odd_answer_is_no_answer(odd: OddAnswer, kind: str, *, stream: bool) -> None:
+async def test_how_an_answer_ends(case: Case, kind: str, *, stream: bool) -> None:
     async with FrameworkServer(echoes) as clients:
-        await check(lambda url: made(kind, clients.client(base_url=url)), odd, stream=stream)
+        await check_case(lambda url: made(kind, clients.client(base_url=url)), case, stream=stream)
 
 
 async def test_a_tool_of_an_agent_that_fails_makes_the_run_partial() -> None:
@@ -98,20 +72,20 @@ async def test_a_tool_of_an_agent_that_fails_makes_the_run_partial() -> None:
             raise ValueError("no lamp")
         return "a chair"
 
-    async with FrameworkServer(looking) as server:
+    reply = partial(calling, arguments="{}", text="Let me look.")
+    async with FrameworkServer(lambda call: reply(call, "look", "look")) as server:
         agent = Agent(server.client(), name="one", tools=[look])
         conductor = Conductor(planner_of((0, "x", ())), [as_worker(agent)])
         result = await conductor.run("?")
-        assert result.answer == "I saw Error: Function failed. and Error: Function failed.."
-        assert result.problem is not None
-        assert (result.status, "its tool 'look' failed: no lamp" in result.problem.message) == (
+        assert (result.status, result.answer) == (
             "partial",
-            True,
+            "It is Error: Function failed. and Error: Function failed..",
         )
+        assert "its tool 'look' failed: no lamp" in result.problem.message
         assert result.usage == Usage(3 * USAGE["prompt_tokens"], 3 * USAGE["completion_tokens"])
         fails[:] = [False, True]  # from the end: the first call fails, the second does not
         result = await conductor.run("?", on_event=lambda event: None)
-        assert (result.answer, result.status) == ("I saw Error: Function failed. and a chair.", "ok")
+        assert (result.answer, result.status) == ("It is Error: Function failed. and a chair.", "ok")
 
 
 def chain(server: FrameworkServer) -> Any:

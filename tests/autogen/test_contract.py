@@ -13,10 +13,7 @@ from autogen_core import CancellationToken
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, answer_in
 
 from autogen_podium import ConductorAgent, as_worker
-from autogen_podium.agent_framework import (
-    ConductorAgent as FrameworkConductor,
-    as_worker as framework_worker,
-)
+from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor, as_worker as framework_worker
 from podium.aio import run_sync
 from podium.planners import Planner
 
@@ -53,8 +50,6 @@ class AutoGenFace(Face):
 
 
 class AutoGenAdapter(Adapter):
-    """Makes agents."""
-
     tokens = READ + WRITTEN
     as_worker = staticmethod(as_worker)
 
@@ -67,12 +62,6 @@ class AutoGenAdapter(Adapter):
                 "lead", workers=list(workers), planner=planner, model_client_stream=True, **options
             )
         )
-
-
-class TestAutoGen(AdapterContract):
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        return AutoGenAdapter()
 
 
 def _outputs(update: AgentResponseUpdate) -> list[tuple[int, str]]:
@@ -108,8 +97,6 @@ class FrameworkFace(Face):
 
 
 class FrameworkAdapter(Adapter):
-    """Makes agents of Agent Framework's."""
-
     tokens = READ + WRITTEN
     as_worker = staticmethod(framework_worker)
 
@@ -122,7 +109,7 @@ class FrameworkAdapter(Adapter):
         )
 
 
-class TestAgentFramework(AdapterContract):
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        return FrameworkAdapter()
+class TestAdapters(AdapterContract):
+    @pytest.fixture(params=[AutoGenAdapter, FrameworkAdapter])
+    def adapter(self, request: pytest.FixtureRequest) -> Adapter:
+        return request.param()

@@ -10,6 +10,8 @@ import pytest
 from autogen.scripts import is_planning, shown
 from servers.chat_server import Call, ChatServer, Reply, says
 
+from podium.hosts import tool_call
+
 pytestmark = pytest.mark.long
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -58,12 +60,15 @@ def household(call: Call) -> Reply:
 
 def plan() -> str:
     """Return what the conductor plans: two side by side, then two in turn."""
-    steps = [
+    return rows(
         ("first", "What does the first cost?", []),
         ("second", "What does the second cost?", []),
         ("critic", "What speaks against each?", [0, 1]),
         ("writer", "Which is to be bought?", [0, 1, 2]),
-    ]
+    )
+
+
+def rows(*steps: tuple[str, str, list[int]]) -> str:
     return "\n".join(json.dumps({"worker": w, "subtask": s, "access": a}) for w, s, a in steps)
 
 
@@ -76,8 +81,7 @@ def test_the_comparison() -> None:
     rows = {line.split()[0]: [float(n) for n in line.split()[1:]] for line in printed.splitlines()[1:]}
     made = {team: int(row[0]) for team, row in rows.items()}
     tokens = {team: row[1] + row[2] for team, row in rows.items()}
-    assert made == {"conducted": 5, "selected": 8, "magentic": 12}
-    assert sum(made.values()) == calls
+    assert (made, sum(made.values())) == ({"conducted": 5, "selected": 8, "magentic": 12}, calls)
     assert tokens["conducted"] < tokens["selected"] < tokens["magentic"]
     assert tokens["conducted"] * 3 < tokens["magentic"]
 
@@ -87,16 +91,12 @@ def room(call: Call) -> Reply:
     text, last = shown(call), call.body["messages"][-1]
     if is_planning(call):
         steps = [("surveyor", "Measure the width.", []), ("buyer", "Find the price of wool.", [])]
-        steps.append(("writer", "Say what wool costs for it.", [0, 1]))
-        return says(
-            call, "\n".join(json.dumps({"worker": w, "subtask": s, "access": a}) for w, s, a in steps)
-        )
+        return says(call, rows(*steps, ("writer", "Say what wool costs for it.", [0, 1])))
     if last["role"] == "tool":
         return says(call, str(last["content"]))
     if "tools" in call.body:
         name = call.body["tools"][0]["function"]["name"]
-        arguments = '{"side": "width"}' if name == "measure" else '{"carpet": "wool"}'
-        asked = {"id": "1", "type": "function", "function": {"name": name, "arguments": arguments}}
+        asked = tool_call("1", name, '{"side": "width"}' if name == "measure" else '{"carpet": "wool"}')
         return says(call, "", finish_reason="tool_calls", tool_calls=[asked])
     assert "The width is 3.0 m." in text
     return says(call, "480 euros, at 40.0 euros per square metre.")

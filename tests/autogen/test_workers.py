@@ -1,4 +1,4 @@
-"""AutoGen's agents, teams, tools and model clients as workers."""
+"""AutoGen's agents, teams, tools and model clients as workers, and prices of model clients."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,24 +6,23 @@ from typing import Any
 
 import anyio
 import pytest
-from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
+from autogen.speaking import READ, WRITTEN, ModelServer, Speaker, SpeakingClient
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
+from autogen_ext.models.openai import OpenAIChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
-from contracts.odd_answers import CALLS, FILTERED, LATIN, OddAnswer, check, check_wrong_url
+from contracts.known_prices import MODEL, OPENAI, check_planner, check_prices
+from contracts.odd_answers import CALLS, FILTERED, LATIN, WRONG_URL, Case, check_case
 from contracts.worker_contract import WorkerContract, question
 from servers.chat_server import STALL, USAGE, Call, Reply, says, whole
 
-from autogen_podium import as_worker
+from autogen_podium import as_planner, as_worker
+from autogen_podium.agent_framework import as_planner as framework_planner, as_worker as framework_worker
 from podium import Conductor, Price, ScriptedWorker
-from podium.errors import (
-    ConfigError,
-    WorkerError,
-    WorkerRefused,
-    WorkerUnavailable,
-)
+from podium.errors import ConfigError, WorkerError, WorkerRefused, WorkerUnavailable
+from podium.hosts import tool_call
 from podium.usage import Usage
-from podium.workers import Request, Worker, complete
+from podium.workers import Card, Request, Worker, complete
 
 pytestmark = pytest.mark.anyio
 
@@ -70,17 +69,16 @@ async def test_an_agent_is_reset_before_each_step() -> None:
     speaker = Speaker("one", echo)
     worker = as_worker(speaker)
     assert (await complete(worker, question("first"))).text == "heard first"
-    assert (await complete(worker, question("second"))).text == "heard second"
-    assert speaker.resets == 2
+    assert ((await complete(worker, question("second"))).text, speaker.resets) == ("heard second", 2)
 
 
 async def test_what_an_agent_used_is_on_the_bill_when_it_fails_too() -> None:
     def once(call: Call) -> Reply:
         if call.body["messages"][-1]["role"] == "tool":
             return whole({"error": {"message": "overloaded"}}, status=503)
-        function = {"name": "echo", "arguments": '{"text": "hi"}'}
-        asked = {"id": "1", "type": "function", "function": function}
-        return says(call, "", finish_reason="tool_calls", tool_calls=[asked])
+        return says(
+            call, "", finish_reason="tool_calls", tool_calls=[tool_call("1", "echo", '{"text": "hi"}')]
+        )
 
     async with ModelServer(once) as server:
         agent = AssistantAgent("one", server.client(), tools=[echo], reflect_on_tool_use=True)
@@ -107,11 +105,9 @@ def test_a_team_in_a_second_event_loop_says_what_to_do() -> None:
     conductor = Conductor(planner_of((0, "x", ())), [as_worker(chat, name="chat")])
     assert asyncio.run(conductor.run("?")).answer == "said"
     result = asyncio.run(conductor.run("?"))
-    assert result.problem is not None
     assert result.problem.code == "worker_failed"
-    assert (
-        "in the event loop of its first run only: use one event loop, or run_sync" in result.problem.message
-    )
+    told = "in the event loop of its first run only: use one event loop, or run_sync"
+    assert told in result.problem.message
 
 
 async def test_what_the_manager_of_a_team_used_is_counted() -> None:
@@ -120,16 +116,12 @@ async def test_what_the_manager_of_a_team_used_is_counted() -> None:
 
     async with ModelServer(speak) as server:
         members: list[Any] = [AssistantAgent(name, server.client()) for name in ("a", "b", "c")]
-        prompt = "Select one of {participants}: {roles} {history}"
-        chat = SelectorGroupChat(
-            members, server.client(), selector_prompt=prompt, max_turns=2, allow_repeated_speaker=True
-        )
-        for _ in range(2):
-            before = len(server.calls)
+        options: Any = {"selector_prompt": "Select one of {participants}: {roles} {history}", "max_turns": 2}
+        chat = SelectorGroupChat(members, server.client(), allow_repeated_speaker=True, **options)
+        for made in (4, 8):
             answer = await complete(as_worker(chat, name="chat"), question("?"))
-            made = len(server.calls) - before
-            assert made == 4
-            assert answer.usage == Usage(made * USAGE["prompt_tokens"], made * USAGE["completion_tokens"])
+            assert len(server.calls) == made
+            assert answer.usage == Usage(4 * USAGE["prompt_tokens"], 4 * USAGE["completion_tokens"])
 
 
 @pytest.mark.parametrize(
@@ -158,17 +150,17 @@ def test_cards_say_what_a_thing_is() -> None:
         as_worker(thing)
 
 
+@pytest.mark.filterwarnings("ignore:No text content or tool calls", "ignore:Resolved model mismatch")
 @pytest.mark.parametrize(
-    ("odd", "kind", "stream"),
+    ("case", "kind", "stream"),
     [
-        (FILTERED, "client", True),
-        (CALLS, "client", False),
-        (LATIN, "client", True),
+        *((case, "client", True) for case in (FILTERED, LATIN)),
+        *((case, "client", False) for case in (CALLS, WRONG_URL)),
+        *((case, "team", False) for case in (CALLS, "length")),
         (FILTERED, "streaming", False),
-        (CALLS, "team", False),
     ],
 )
-async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, kind: str, *, stream: bool) -> None:
+async def test_how_an_answer_ends(case: Case, kind: str, *, stream: bool) -> None:
     """AutoGen's agents say neither why a model ended, nor that a tool is unknown, but in the text."""
     async with ModelServer(echoes) as clients:
 
@@ -178,22 +170,7 @@ async def test_an_answer_that_is_none_has_its_own_code(odd: OddAnswer, kind: str
             team = RoundRobinGroupChat([agent], max_turns=1, name="both")
             return as_worker({"client": client, "team": team}.get(kind, agent))
 
-        await check(make, odd, stream=stream)
-
-
-@pytest.mark.filterwarnings("ignore:No text content or tool calls", "ignore:Resolved model mismatch")
-async def test_a_url_of_another_server_is_told() -> None:
-    async with ModelServer(echoes) as clients:
-        await check_wrong_url(lambda url: as_worker(clients.client(base_url=url)), stream=False)
-
-
-async def test_an_agents_answer_that_was_cut_is_partial() -> None:
-    async with ModelServer(lambda call: says(call, "Once upon", finish_reason="length")) as server:
-        agent = AssistantAgent("one", server.client())
-        result = await Conductor(planner_of((0, "x", ())), [as_worker(agent)]).run("?")
-    assert (result.status, result.answer) == ("partial", "Once upon")
-    assert result.problem is not None
-    assert result.problem.code == "cut"
+        await check_case(make, case, stream=stream)
 
 
 async def test_an_agents_tool_that_raises_fails_the_step() -> None:
@@ -202,16 +179,55 @@ async def test_an_agents_tool_that_raises_fails_the_step() -> None:
     def broken(city: str) -> str:
         raise ValueError(f"no such city: {city}")
 
-    function = {"name": "broken", "arguments": '{"city": "Bonn"}'}
-    asked = [{"id": "1", "type": "function", "function": function}]
-    reply = lambda call: says(call, "", finish_reason="tool_calls", tool_calls=asked)  # noqa: E731 - a script
-    async with ModelServer(reply) as server:
+    asked = [tool_call("1", "broken", '{"city": "Bonn"}')]
+    async with ModelServer(
+        lambda call: says(call, "", finish_reason="tool_calls", tool_calls=asked)
+    ) as server:
         agent = AssistantAgent("one", server.client(), tools=[broken])
         result = await Conductor(planner_of((0, "x", ())), [as_worker(agent)]).run("?")
         assert len(server.calls) == 1
     (outcome,) = result.outcomes
     assert (result.status, result.answer, outcome.attempts) == ("failed", "", 1)
-    assert outcome.problem is not None
     assert outcome.problem.code == "worker_failed"
     assert "broken: no such city: Bonn" in outcome.problem.message
     assert outcome.usage == Usage(211, 7)
+
+
+def _client(url: str | None = None) -> OpenAIChatCompletionClient:
+    options: Any = {} if url is None else {"base_url": url}
+    return OpenAIChatCompletionClient(model=MODEL, api_key="k", **options)
+
+
+def test_a_model_client_has_the_price_of_its_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a worker and as a planner; its own name alone says nothing."""
+    for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def make(url: str | None, /, *, card: Card | None = None) -> Worker:
+        return as_worker(_client(url), card=card)
+
+    check_prices(make)
+    check_planner(as_planner(_client()))
+
+
+class _Client(SpeakingClient):
+    """A chat client that says where its service is, as those of Agent Framework's providers do."""
+
+    def __init__(self, url: str | None = OPENAI) -> None:
+        super().__init__(lambda *_: "")
+        self.model = MODEL
+        self._url = url
+
+    def service_url(self) -> str:
+        return self._url or OPENAI
+
+
+def test_a_chat_client_of_agent_framework_has_the_price_of_its_service() -> None:
+    """As a worker and as a planner; one that does not say its service has none."""
+
+    def make(url: str | None, /, *, card: Card | None = None) -> Worker:
+        return framework_worker(_Client(url), card=card)
+
+    check_prices(make)
+    check_planner(framework_planner(_Client()))
+    assert framework_worker(SpeakingClient(lambda *_: "")).card.price is None

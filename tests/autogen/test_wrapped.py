@@ -4,14 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from agent_framework import (
-    Agent,
-    ChatContext,
-    Workflow,
-    WorkflowBuilder,
-    WorkflowExecutor,
-    chat_middleware,
-)  # type: ignore[arg-type]
+from agent_framework import Agent, ChatContext, Workflow, WorkflowBuilder, WorkflowExecutor, chat_middleware
 from autogen.scripts import is_planning, shown
 from autogen.speaking import ModelServer
 from autogen_agentchat.agents import AssistantAgent, SocietyOfMindAgent
@@ -24,9 +17,9 @@ from autogen_podium.agent_framework import (
     ConductorAgent as FrameworkConductor,
     ConductorChatClient,
     as_worker as in_framework,
-)  # type: ignore[arg-type]
-from podium import Conductor, Limits, ScriptedWorker
-from podium.execution import Retry
+)
+from podium import Conductor, Limits, Retry, ScriptedWorker
+from podium.hosts import tool_call
 from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +28,7 @@ ONCE: Any = {"retry": Retry(attempts=1)}
 TWO = (
     '{"worker": 0, "subtask": "first part", "access": []}\n'
     '{"worker": 0, "subtask": "second part", "access": [0]}'
-)  # type: ignore[arg-type]
+)
 ONE_CALL = Usage(USAGE["prompt_tokens"], USAGE["completion_tokens"]).total_tokens
 CHAIN = planner_of(*((0, f"part {number}", (number - 1,) if number else ()) for number in range(6)))
 """A plan of six calls."""
@@ -54,8 +47,7 @@ def society(worker: ScriptedWorker) -> Any:
 
 
 def tool_of_team(worker: ScriptedWorker) -> Any:
-    team: Any = ConductorTeam(workers=[worker], planner=CHAIN)
-    return TeamTool(team, "room", "Measures.")
+    return TeamTool(ConductorTeam(workers=[worker], planner=CHAIN), "room", "Measures.")
 
 
 @chat_middleware
@@ -93,7 +85,7 @@ IN_FRAMEWORK: dict[str, Callable[[ScriptedWorker], Any]] = {
     ("wrap", "make"),
     [*((as_worker, make) for make in WRAPPED.values()), *((in_framework, m) for m in IN_FRAMEWORK.values())],
     ids=[*WRAPPED, *IN_FRAMEWORK],
-)  # type: ignore[arg-type]
+)
 async def test_calls_count_against_the_limits_around(
     wrap: Any, make: Callable[[ScriptedWorker], Any]
 ) -> None:
@@ -116,12 +108,8 @@ async def test_a_conductor_in_a_tool_is_billed_once_however_it_ends(kind: str, s
     def reply(call: Call) -> Reply:
         text = shown(call)
         if "tools" in call.body and "tool_calls" not in text:
-            asked = {
-                "id": "1",
-                "type": "function",
-                "function": {"name": "room", "arguments": '{"task": "x"}'},
-            }
             paid.append("ask")
+            asked = tool_call("1", "room", '{"task": "x"}')
             return says(call, "", tool_calls=[asked], finish_reason="tool_calls")
         if "second part" in text.rpartition("Your part")[2]:
             return whole({"error": {"message": "broken"}}, status=status)
@@ -130,18 +118,13 @@ async def test_a_conductor_in_a_tool_is_billed_once_however_it_ends(kind: str, s
 
     async with ModelServer(reply) as server:
         member = AssistantAgent("member", server.client(), description="Measures.")
-        options: Any = {"retry": Retry(attempts=1)}
-        tool: Any
-        if kind == "agent":
-            tool = AgentTool(ConductorAgent("room", workers=[member], planner=server.client(), **options))
-        else:
-            tool = TeamTool(
-                ConductorTeam(workers=[member], planner=server.client(), **options), "room", "Measures."
-            )  # type: ignore[arg-type]
+        options: Any = {"workers": [member], "planner": server.client(), **ONCE}
+        tool: Any = AgentTool(ConductorAgent("room", **options))
+        if kind == "team":
+            tool = TeamTool(ConductorTeam(**options), "room", "Measures.")
         solo = AssistantAgent("solo", server.client(), tools=[tool], reflect_on_tool_use=True)
         result = await Conductor(planner_of((0, "Ask.", ())), [as_worker(solo)], **ONCE).run("How large?")
-    assert result.answer == "12 m"
-    assert result.status == "partial"
+    assert (result.answer, result.status) == ("12 m", "partial")
     lost = result.usage.total_tokens - len(paid) * ONE_CALL
     # A call that ends with 500 may be billed for its prompt, which is counted.
     assert 0 <= lost < 2 * ONE_CALL if status == 500 else lost == 0

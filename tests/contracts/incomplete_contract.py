@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
+from pydantic import BaseModel
 
 from podium import Conductor, Plan, Retry, ScriptedWorker, Step
 from podium.errors import RunFailed
@@ -42,6 +43,12 @@ class Face:
     """The host's value for an incomplete answer."""
     is_text: bool = True
     """Whether the text ends with the sentence."""
+
+
+class Value(BaseModel):
+    """The object that faces are asked for."""
+
+    value: int
 
 
 OBJECT: Final = '{"value": 7}'

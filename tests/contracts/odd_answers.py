@@ -1,6 +1,6 @@
 """Invalid answers of servers, and the error code of each in every adapter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,27 @@ OF_OTHER_SERVERS = (_PAGE, whole("OK"), whole({"status": "ok"}), whole(["ok"]))
 """What servers send that know nothing of OpenAI's API."""
 
 
+ENDS: Mapping[str | None, tuple[str, str | None, str]] = {
+    "stop": ("ok", None, "half an ans"),
+    "length": ("partial", "cut", "half an ans"),
+    "content_filter": ("failed", "answer_refused", ""),
+    None: ("failed", "worker_broken", ""),
+}
+"""Status, code of the problem and answer of a run whose model gives this finish reason; `None` gives none."""
+
+
+async def check_end(make: Callable[[str], Worker], finish: str | None, *, stream: bool) -> None:
+    """Check a run whose model says half an answer with a finish reason; see `check`."""
+    planner = FixedPlanner(Plan((Step(0, "Say it."),)))
+    options: dict[str, Any] = {"on_event": lambda event: None} if stream else {}
+    async with ChatServer(lambda call: says(call, "half an ans", finish_reason=finish)) as server:
+        conductor = Conductor(planner, [make(server.url)], retry=Retry(attempts=1))
+        result = await conductor.run("What?", **options)
+    problem = result.outcomes[0].problem
+    assert (result.status, problem and problem.code, result.answer) == ENDS[finish]
+    assert finish is not None or "no finish_reason" in problem.message
+
+
 async def check_wrong_url(make: Callable[[str], Worker], *, stream: bool) -> None:
     """Check that a run says what to do if the URL of a model leads to another server; see `check`."""
     planner = FixedPlanner(Plan((Step(0, "Say it."),)))
@@ -72,6 +93,21 @@ async def check_wrong_url(make: Callable[[str], Worker], *, stream: bool) -> Non
             result = await conductor.run("What?", **options)
         assert result.problem.code in ("worker_refused", "worker_broken"), result.problem
         assert "does the base URL lead to an OpenAI-compatible server" in result.problem.message
+
+
+WRONG_URL = "wrong url"
+Case = OddAnswer | str | None
+"""An invalid answer, a finish reason (`None`: without one), or `WRONG_URL`."""
+
+
+async def check_case(make: Callable[[str], Worker], case: Case, *, stream: bool) -> None:
+    """Check what a run says of one of these cases; see `check`."""
+    if isinstance(case, OddAnswer):
+        await check(make, case, stream=stream)
+    elif case == WRONG_URL:
+        await check_wrong_url(make, stream=stream)
+    else:
+        await check_end(make, case, stream=stream)
 
 
 async def check(make: Callable[[str], Worker], odd: OddAnswer, *, stream: bool) -> Outcome:

@@ -6,14 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from contracts.actions_contract import (
-    ONCE,
-    REFUND,
-    ActionHost,
-    ActionsContract,
-    Refund,
-    Shop,
-)
+from contracts.actions_contract import ONCE, REFUND, ActionHost, ActionsContract, Refund, Shop
 from crewai import LLM, Agent, Crew, Process, Task
 from crewai.tools import tool
 from pydantic import BaseModel
@@ -28,18 +21,20 @@ from podium.types import Completion
 from podium.workers import FREE, ScriptedWorker, Worker
 
 
-class Model(ActionHost):
-    """An LLM."""
+def model_at(url: str) -> LLM:
+    return LLM(model="openai/gpt-4o-mini", base_url=url, api_key="k", max_retries=0)
 
+
+class Model(ActionHost):
     def tool(self, refund: Refund) -> Worker:
         return as_worker(tool(refund), price=FREE)
 
     def agent(self, refund: Refund | None, url: str) -> Worker:
         """Return an agent, which would retry."""
-        llm = LLM(model="openai/gpt-4o-mini", base_url=url, api_key="k", max_retries=0)
         tools: Any = [] if refund is None else [tool(refund)]
-        agent = Agent(role="agent", goal="Refund.", backstory="Of a shop.", llm=llm, tools=tools)
-        return as_worker(agent)
+        return as_worker(
+            Agent(role="agent", goal="Refund.", backstory="Of a shop.", llm=model_at(url), tools=tools)
+        )
 
     def own(self, refund: Refund, url: str) -> Worker:
         class Acting(Agent):
@@ -47,8 +42,7 @@ class Model(ActionHost):
                 refund(1017)
                 return await super().aexecute_task(task, context, tools)
 
-        llm = LLM(model="openai/gpt-4o-mini", base_url=url, api_key="k", max_retries=0)
-        return as_worker(Acting(role="agent", goal="Refund.", backstory="Of a shop.", llm=llm))
+        return as_worker(Acting(role="agent", goal="Refund.", backstory="Of a shop.", llm=model_at(url)))
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
         llm = ConductorLLM(conductor)
@@ -111,20 +105,15 @@ def test_what_acts(make: Callable[[], Any], *, acts: bool) -> None:
 async def test_the_agents_of_a_manager(said: dict[str, bool], count: int) -> None:
     """One with a tool acts, unless the manager says otherwise; then no step needs to see it."""
     manager = ConductorManager(planner=FixedPlanner(Plan((Step(0, "Look."), Step(1, "Write.")))), acts=said)
-    managed = Crew(
-        agents=[agent(look), agent(role="two")],
-        tasks=[Task(description="Look.", expected_output="an answer")],
-        process=Process.hierarchical,
-        manager_agent=manager,
-    )
+    task = Task(description="Look.", expected_output="an answer")
+    options: Any = {"process": Process.hierarchical, "manager_agent": manager}
+    managed = Crew(agents=[agent(look), agent(role="two")], tasks=[task], **options)
     await managed.akickoff()
     (result,) = manager.results
     assert (result.status, len(result.actions)) == ("ok", count)
 
 
 class Value(BaseModel):
-    """An output of a task."""
-
     value: str
 
 
@@ -151,7 +140,7 @@ def team_that_refunds(shop: Shop, *ends: Any) -> ConductorLLM:
         ([Completion("half", finish_reason="length")] * 2, RunFailed, {"output_pydantic": Value}),
     ],
     ids=["bug", "structured and incomplete"],
-)  # fmt: skip
+)
 async def test_an_agent_does_not_repeat_a_run(ends: list[Any], kind: type[Exception], output: Any) -> None:
     """CrewAI's agents do a task again after most errors of their LLM: it would be refunded again."""
     shop = Shop()
@@ -182,16 +171,12 @@ async def test_a_guardrail_of_a_task_does_not_repeat_actions(run: str | None) ->
             journal=None if run is None else journal,
             run_id=run,
         )
-        managed = Crew(
-            agents=[agent()],
-            tasks=[Task(description="Refund it.", expected_output="an answer", guardrail=guardrail)],
-            process=Process.hierarchical,
-            manager_agent=manager,
-        )
+        task = Task(description="Refund it.", expected_output="an answer", guardrail=guardrail)
+        options: Any = {"process": Process.hierarchical, "manager_agent": manager}
+        managed = Crew(agents=[agent()], tasks=[task], **options)
         for refunds in ([1017], [1017] if run else [1017, 1017]):
             output: Any = await managed.akickoff()
-            assert shop.refunds == refunds
-            assert output.raw == seen[-1]
+            assert (shop.refunds, output.raw) == (refunds, seen[-1])
         assert len(writer.requests) == (3 if run else 6)
         assert {result.status for result in manager.results} == {"ok"}
         assert [[action.end for action in result.actions] for result in manager.results] == [["done"]] * 6

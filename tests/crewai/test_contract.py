@@ -13,9 +13,8 @@ from crewai.events.types.llm_events import LLMStreamChunkEvent
 from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorLLM, ConductorManager, as_worker
-from podium.conductor import Conductor
+from podium import Conductor, Result
 from podium.planners import Planner
-from podium.types import Result
 from podium.workers import Worker
 
 
@@ -67,8 +66,6 @@ async def _chunks(
 
 
 class LLMFace(Face):
-    """An LLM that is the conductor."""
-
     def __init__(self, planner: Planner, workers: Sequence[Any], options: dict[str, Any]) -> None:
         self._workers, self._options, self._planner = workers, options, planner
 
@@ -92,7 +89,6 @@ class LLMFace(Face):
 
 
 def _answer(crew: Crew, text: str) -> Answer:
-    assert isinstance(crew.manager_agent, ConductorManager)
     return _told(text, crew.manager_agent.results)
 
 
@@ -103,8 +99,6 @@ def _told(text: str, results: Sequence[Result]) -> Answer:
 
 
 class CrewAdapter(Adapter):
-    """Makes agents and crews."""
-
     tokens = 242
     as_worker = staticmethod(as_worker)
 
@@ -124,8 +118,6 @@ class CrewAdapter(Adapter):
 
 
 class LLMAdapter(CrewAdapter):
-    """Makes agents, and an LLM."""
-
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         return LLMFace(planner, workers, options)
 
@@ -133,18 +125,9 @@ class LLMAdapter(CrewAdapter):
 _IN_THREADS: Final = "CrewAI calls an agent's LLM in a thread, which nothing can stop"
 
 
-@pytest.mark.long
 class TestCrewAI(AdapterContract):
     lacks: ClassVar = {"test_a_cancel_reaches_the_worker": _IN_THREADS}
 
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        return CrewAdapter()
-
-
-class TestConductorLLM(AdapterContract):
-    lacks: ClassVar = {"test_a_cancel_reaches_the_worker": _IN_THREADS}
-
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        return LLMAdapter()
+    @pytest.fixture(params=[pytest.param(CrewAdapter, marks=pytest.mark.long), LLMAdapter])
+    def adapter(self, request: pytest.FixtureRequest) -> Adapter:
+        return request.param()

@@ -21,7 +21,6 @@ REPORT = {"title": "Heat pumps", "findings": ["They work."], "advice": "Buy one.
 
 
 def run(name: str, url: str, home: Path) -> str:
-    """Run an example; return what it printed."""
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "LLM_URL": url, "LLM_KEY": "k"}
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name), "m", "heat pumps"],

@@ -15,13 +15,14 @@ from crewai.events.types.llm_events import (
 )
 from crewai.tools import tool
 from servers.chat_server import ChatServer, says
-from servers.crew_scene import Scene as CrewScene
+from servers.crew_scene import Scene as CrewScene, heard
 
 from crewai_podium import ConductorLLM, ConductorRunEvent, as_worker
 from podium import Card, ChatPlanner, ChatWorker, Conductor, Endpoint, Plan, ScriptedWorker, Step
 from podium.budget import Limits
 from podium.errors import ConfigError, RunFailed, WorkerFailed
 from podium.execution import Retry
+from podium.hosts import tool_call
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion
@@ -35,8 +36,6 @@ CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {"type"
 
 
 class Scene:
-    """A conductor over scripted workers, as an LLM."""
-
     def __init__(self, say: Callable[[Request], Any] | str = "It is noon.", **options: Any) -> None:
         self.planner = ScriptedWorker("planner", PLAN)
         self.seeker = ScriptedWorker("seeker", Completion("330 m", usage=Usage(5, 1)))
@@ -53,18 +52,19 @@ class Scene:
 def use_clock(request: Request) -> Completion | str:
     if request.tool_messages or request.tools is None:
         return f"It is {request.tool_messages[-1].text if request.tool_messages else 'late'}."
-    call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
-    return Completion("", "tool_calls", tool_calls=(call,), usage=Usage(7, 2))
+    return Completion("", "tool_calls", tool_calls=(tool_call("1", "clock", "{}"),), usage=Usage(7, 2))
+
+
+def guided(llm: ConductorLLM, *tools: Any) -> Crew:
+    agent = Agent(role="Guide", goal="Answer.", backstory="Old hand.", llm=llm, tools=list(tools))
+    return Crew(agents=[agent], tasks=[Task(description="When?", expected_output="a time", agent=agent)])
 
 
 def test_it_answers_an_agent() -> None:
     """In a crew, from CrewAI's threads; the crew's metrics tell of the whole run."""
     scene = Scene()
-    agent = Agent(role="Guide", goal="Answer.", backstory="Old hand.", llm=scene.llm)
-    crew = Crew(agents=[agent], tasks=[Task(description="When?", expected_output="a time", agent=agent)])
-    output = crew.kickoff()
-    assert output.raw == "It is noon."
-    assert scene.calls == (1, 1, 1)
+    output = guided(scene.llm).kickoff()
+    assert (output.raw, scene.calls) == ("It is noon.", (1, 1, 1))
     assert output.token_usage.total_tokens == scene.llm.get_token_usage_summary().total_tokens > 6
 
 
@@ -79,11 +79,8 @@ def test_an_agents_tools_are_offered_to_the_last_steps_worker() -> None:
         return "noon"
 
     scene = Scene(use_clock)
-    agent = Agent(role="Guide", goal="Answer.", backstory="Old hand.", llm=scene.llm, tools=[clock])
-    crew = Crew(agents=[agent], tasks=[Task(description="When?", expected_output="a time", agent=agent)])
-    assert crew.kickoff().raw.startswith("It is noon")
-    assert calls == ["clock"]
-    assert scene.calls == (1, 1, 2)
+    assert guided(scene.llm, clock).kickoff().raw.startswith("It is noon")
+    assert (calls, scene.calls) == (["clock"], (1, 1, 2))
     assert scene.seeker.requests[0].tools is None
 
 
@@ -104,7 +101,7 @@ def test_how_it_writes_reaches_the_last_step_and_it_stops_at_stop_words() -> Non
 
 
 def test_arguments_that_are_no_object_fail_the_call() -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "noon"}}
+    call = tool_call("1", "clock", "noon")
     scene = Scene(lambda request: Completion("", "tool_calls", tool_calls=(call,)))
     with pytest.raises(RunFailed, match="'clock' are not a JSON object: 'noon'"):
         scene.llm.call("When?", tools=[CLOCK], available_functions={"clock": lambda: "noon"})
@@ -119,18 +116,13 @@ def test_an_llm_streams_alone() -> None:
 
 def test_what_happens_is_told_as_events() -> None:
     """With the usage of the whole run; a failure, once, with its reason."""
-    told: list[Any] = []
     scene, broken = Scene(), Scene(RuntimeError("too many requests, rate limit"))
-    with crewai_event_bus.scoped_handlers():
-        for kind in (LLMCallCompletedEvent, LLMCallFailedEvent, LLMStreamChunkEvent):
-            crewai_event_bus.on(kind)(lambda source, event: told.append(event))
+    alone = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [broken.writer], retry=Retry(attempts=1))
+    with heard(LLMCallCompletedEvent, LLMCallFailedEvent, LLMStreamChunkEvent) as told:
         scene.llm.call("When?")
         crewai_event_bus.flush()
         with pytest.raises(RunFailed, match="rate limit") as caught:
-            ConductorLLM(
-                Conductor(FixedPlanner(Plan((Step(0, "x"),))), [broken.writer], retry=Retry(attempts=1))
-            ).call("?")
-        crewai_event_bus.flush()
+            ConductorLLM(alone).call("?")
     assert [event.type for event in told] == ["llm_call_completed", "llm_call_failed"]
     assert told[0].usage["total_tokens"] > 6
     assert len(broken.writer.requests) == 1  # CrewAI would have called three times, for the words in it
@@ -139,19 +131,15 @@ def test_what_happens_is_told_as_events() -> None:
 
 def test_no_event_shows_a_secret() -> None:
     """Neither of what is asked nor of the answer; the caller gets the answer as it is."""
-    key, told = "sk-abcdefghijklmnop1234", list[Any]()
+    key = "sk-abcdefghijklmnop1234"
     broken = ScriptedWorker("w", RuntimeError(f"{key} is wrong"))
-    with crewai_event_bus.scoped_handlers():
-        kinds = (LLMCallStartedEvent, LLMCallCompletedEvent, LLMCallFailedEvent, LLMStreamChunkEvent)
-        for kind in kinds:
-            crewai_event_bus.on(kind)(lambda source, event: told.append(event))
+    kinds = (LLMCallStartedEvent, LLMCallCompletedEvent, LLMCallFailedEvent, LLMStreamChunkEvent)
+    with heard(*kinds) as told:
         llm = Scene(f"the key is {key}").llm
         llm.stream = True
         assert llm.call(f"What is {key}?") == f"the key is {key}"
-        crewai_event_bus.flush()
         with pytest.raises(RunFailed):
             ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "x"),))), [broken])).call("?")
-        crewai_event_bus.flush()
     assert {type(event) for event in told} == set(kinds)
     assert [event for event in told if key in repr(event)] == []
 
@@ -175,14 +163,11 @@ def half(**options: Any) -> ConductorLLM:
 
 
 def test_a_partial_answer_is_told() -> None:
-    told: list[Any] = []
     llm, strict = half(), half(partial="raise")
-    with crewai_event_bus.scoped_handlers():
-        crewai_event_bus.on(ConductorRunEvent)(lambda source, event: told.append(event))
+    with heard(ConductorRunEvent) as told:
         assert llm.call("When?").startswith("It is noon.\n\n(Not complete: ")
         with pytest.raises(RunFailed, match="is partial"):
             strict.call("When?")
-        crewai_event_bus.flush()
     assert [event.status for event in told] == ["partial", "partial"]
     assert told[0].problem["code"] == "worker_failed"
     assert told[0].podium["maybe_paid"] is True

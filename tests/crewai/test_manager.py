@@ -1,26 +1,31 @@
 """A crew under a conductor: what CrewAI promises of a crew holds, and what Podium promises of a run."""
 
 import asyncio
+import io
 import threading
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 from crewai import LLM, Agent, Crew, Task
+from crewai.events.event_listener import event_listener
+from crewai.mcp import MCPServerHTTP
+from crewai.state.checkpoint_config import CheckpointConfig
 from crewai.tools import tool
+from rich.console import Console
 from servers.capable import is_planning
 from servers.chat_server import USAGE, Call, ChatServer, Reply, says
 from servers.crew_scene import PLAN, Finding, Scene
 from servers.speaking_llm import SpeakingLLM
 
-from crewai_podium import ConductorManager, as_worker
-from podium.conductor import Conductor
+from crewai_podium import ConductorLLM, ConductorManager, as_worker
+from podium import Conductor, Limits, Plan, Retry, ScriptedWorker, Step
 from podium.errors import AnswerCut, AnswerRefused, ConfigError, RunFailed
-from podium.execution import Retry
+from podium.hosts import tool_call
 from podium.journal import MemoryJournal
 from podium.plan_text.saved import SavedPlan
 from podium.planners import ChatPlanner, FixedPlanner
-from podium.types import Plan, Step
 from podium.workers import Calculator, Card, ChatWorker, Endpoint, Worker
 
 
@@ -28,14 +33,10 @@ def test_a_task_is_planned_once_and_done_by_the_agents() -> None:
     """One call to plan, one for each step; the crew's metrics and the steps' bills tell of just these."""
     scene = Scene()
     output = scene.crew().kickoff()
-    assert output.raw == '{"height": 330, "words": "of iron"}'
-    assert len(scene.sent) == 4
+    assert (output.raw, len(scene.sent)) == ('{"height": 330, "words": "of iron"}', 4)
     (result,) = scene.manager.results
-    assert [(o.worker, o.status, o.usage.total_tokens) for o in result.outcomes] == [
-        ("Finder", "ok", 242),
-        ("Finder", "ok", 242),
-        ("Writer", "ok", 242),
-    ]
+    assert {(o.status, o.usage.total_tokens) for o in result.outcomes} == {("ok", 242)}
+    assert [outcome.worker for outcome in result.outcomes] == ["Finder", "Finder", "Writer"]
     assert (output.token_usage.total_tokens, output.token_usage.successful_requests) == (968, 4)
     assert output.tasks_output[0].agent == "Conductor"
     assert output.tasks_output[0].messages[-1]["content"] == output.raw
@@ -48,8 +49,7 @@ def ruler(what: str) -> str:
 
 
 def measure(tools: Any) -> list[dict[str, Any]]:
-    function = {"name": tools[0]["function"]["name"], "arguments": '{"what": "tower"}'}
-    return [{"id": "1", "type": "function", "function": function}]
+    return [tool_call("1", tools[0]["function"]["name"], '{"what": "tower"}')]
 
 
 CALLED: list[str] = []
@@ -69,8 +69,7 @@ def test_the_planner_is_told_of_roles_goals_backstories_and_tools() -> None:
     scene = Scene()
     scene.finder.tools = [ruler]  # an agent without tools has no steps that CrewAI would tell of
     scene.crew(scene.task(callback=called), task_callback=crew_called, step_callback=called).kickoff()
-    assert len(CALLED) == 4
-    assert CALLED[2:] == ["TaskOutput", "crew"]
+    assert (len(CALLED), CALLED[2:]) == (4, ["TaskOutput", "crew"])
     told = scene.sent[0]
     assert "Worker 0: Finder. Find facts. Knows archives. Tool Ruler: Measures what it is told." in told
     assert "Worker 1: Writer. Write. Was a clerk." in told
@@ -117,12 +116,8 @@ async def test_every_way_to_kick_a_crew_off_works() -> None:
     crew = scene.crew(scene.task("Describe the {thing}."))
     tower: Any = {"thing": "tower"}
     crew.kickoff({"thing": "tree"})  # inside a running loop, where a crew of agents alone raises
-    outputs: list[Any] = [
-        crew.kickoff(tower),
-        await crew.kickoff_async(tower),
-        crew.kickoff_for_each([tower])[0],
-        *(await crew.akickoff_for_each([tower, tower])),
-    ]
+    outputs: list[Any] = [crew.kickoff(tower), await crew.kickoff_async(tower)]
+    outputs += [*crew.kickoff_for_each([tower]), *(await crew.akickoff_for_each([tower, tower]))]
     assert {output.raw for output in outputs} == {'{"height": 330, "words": "of iron"}'}
     workers = [result.workers for result in scene.manager.results]
     assert workers == [("Finder of the tree", "Writer"), *[("Finder of the tower", "Writer")] * 5]
@@ -144,13 +139,11 @@ def test_an_answer_has_the_form_its_task_wants(kind: str) -> None:
     """The worker of the last step is told the form, and no other; no call is made to convert it."""
     scene = Scene()
     output = scene.crew(scene.task(**{kind: Finding})).kickoff()
-    if kind == "output_pydantic":
-        assert output.pydantic == Finding(height=330, words="of iron")
-    else:
-        assert output.json_dict == {"height": 330, "words": "of iron"}
+    form = Finding(height=330, words="of iron")
+    assert (output.pydantic or Finding(**output.json_dict)) == form
+    assert (output.pydantic is None) == (kind == "output_json")
     steps = [shown for shown in scene.sent if "Your part:" in shown]
-    assert [shown for shown in steps if '"height"' in shown] == [steps[-1]]
-    assert len(scene.sent) == 4
+    assert ([shown for shown in steps if '"height"' in shown], len(scene.sent)) == ([steps[-1]], 4)
 
 
 def test_tasks_in_the_same_words_keep_their_agents() -> None:
@@ -161,8 +154,7 @@ def test_tasks_in_the_same_words_keep_their_agents() -> None:
     for _ in range(2):
         crew.kickoff()
     lasts = {result.run_id: result.outcomes[-1].worker for result in scene.manager.results}
-    assert sorted(lasts.values()) == ["Finder", "Writer", "Writer"]
-    assert len(scene.sent) == 12
+    assert (sorted(lasts.values()), len(scene.sent)) == (["Finder", "Writer", "Writer"], 12)
 
 
 def test_an_answer_in_another_form_is_mended_by_the_llm() -> None:
@@ -193,8 +185,7 @@ def test_the_tools_of_a_task_reach_the_agent_it_names_alone() -> None:
         scene.crew(scene.task(tools=[ruler], **{k: getattr(scene, v) for k, v in named.items()})).kickoff()
         return sorted(found)
 
-    assert offered() == [True, True, True]
-    assert offered(agent="writer") == [False, False, True]
+    assert (offered(), offered(agent="writer")) == ([True, True, True], [False, False, True])
 
 
 def test_an_llm_may_be_given_tools() -> None:
@@ -249,9 +240,7 @@ def test_an_llm_is_the_fallback_planner() -> None:
     scene = Scene(planner=FixedPlanner("no plan"), fallback_planner=llm)
     scene.crew().kickoff()
     (result,) = scene.manager.results
-    assert result.status == "partial"
-    assert result.planner is not None
-    assert result.planner.is_fallback
+    assert (result.status, result.planner.is_fallback) == ("partial", True)
     with pytest.raises(ConfigError, match="7 cannot plan: give an LLM"):
         ConductorManager(llm=llm, fallback_planner=7)
 
@@ -298,9 +287,8 @@ def test_what_a_manager_cannot_do_is_said_at_once(options: dict[str, Any], told:
 
 def test_the_options_of_a_conductor_are_a_managers() -> None:
     """Also those that change the prompt of the planner, and those that CrewAI has under the same name."""
-    saved = SavedPlan(
-        name="measure-it", steps=({"worker": "Finder", "subtask": "find the height", "access": []},)
-    )
+    step = {"worker": "Finder", "subtask": "find the height", "access": []}
+    saved = SavedPlan(name="measure-it", steps=(step,))
     scene = Scene(workflows=True, plans=[saved], cache="run", direct=False, warm_prefix=True)
     assert scene.crew().kickoff().raw == '{"height": 330, "words": "of iron"}'
     assert '"each"' in scene.sent[0]
@@ -360,7 +348,133 @@ def test_an_answer_that_cannot_be_parsed_is_told_by_its_end(finish: str, code: s
         with pytest.raises(RunFailed):
             crew.kickoff()
         (outcome,) = manager.results[-1].outcomes
-        assert outcome.problem is not None
         assert (outcome.status, outcome.problem.code, len(server.calls)) == ("failed", code, 1)
         if finish == "length":
             assert (outcome.usage.total_tokens, outcome.usage.estimated) == (218, False)
+
+
+def test_a_partial_answer_is_never_mended_into_a_typed_one() -> None:
+    """CrewAI's converter would invent what a failed step did not find out."""
+
+    def say(shown: str, tools: Any) -> str:
+        if "Your part:" not in shown:
+            return '{"height": 3, "words": "T"}'
+        if "find the height" in shown.partition("Your part:")[2]:
+            raise ValueError("the archive is closed")
+        return "It could not be found out."
+
+    scene = Scene(say, planner=FixedPlanner(PLAN.strip()), retry=Retry(attempts=1))
+    scene.manager.llm = scene.llm
+    with pytest.raises(RunFailed, match=r"is partial .*the archive is closed") as caught:
+        scene.crew(scene.task(output_pydantic=Finding)).kickoff()
+    assert caught.value.result.status == "partial"
+    assert not any("Your part:" not in shown for shown in scene.sent)
+
+
+def test_a_crew_that_is_trained_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # CrewAI writes files there
+    scene = Scene()
+    with pytest.raises(ConfigError, match="cannot be trained"):
+        scene.crew().train(n_iterations=1, filename="trained.pkl")
+    assert scene.sent == []
+
+
+def test_a_manager_is_not_restored_from_a_checkpoint(tmp_path: Path) -> None:
+    """CrewAI would make a plain agent of it, without limits: neither is one written, nor is one read."""
+    scene = Scene()
+    crew = scene.crew(checkpoint=CheckpointConfig(location=str(tmp_path)))
+    with pytest.raises(ConfigError, match=r"Crew\.checkpoint is set, but CrewAI restores"):
+        crew.kickoff()
+    assert scene.sent == []
+    with pytest.raises(ValueError, match="restores a ConductorManager as a plain agent"):
+        Agent.model_validate(scene.manager.model_dump(mode="json"))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("wrapped", "calls", "made"), [("agent", 7, 7), ("crew", 6, 0)])
+async def test_the_outer_limits_hold_inside_an_object_of_crewai(wrapped: str, calls: int, made: int) -> None:
+    """Its calls count in the run around it; a plan that needs more calls than are left does not start."""
+    called: list[str] = []
+
+    def say(shown: str, tools: Any) -> str:
+        called.append(shown)
+        return "done"
+
+    llm = SpeakingLLM(model="speaking", say=say)
+    parts = tuple(Step(0, f"part {part}") for part in range(6))
+    inner = FixedPlanner(Plan((*parts, Step(0, "join", tuple(range(6))))))
+    conducted = ConductorLLM(Conductor(inner, [as_worker(llm)]))
+    thing: Any = Agent(role="Guide", goal="a", backstory="b", llm=conducted)
+    if wrapped == "crew":
+        agents = [Agent(role="Clerk", goal="a", backstory="b", llm=llm)]
+        thing = Scene.crew_of(ConductorManager(planner=inner), agents, [Scene.task("{asked}")])
+    outer, options = FixedPlanner(Plan((Step(0, "all of it"),))), {"retry": Retry(attempts=1)}
+    conductor = Conductor(outer, [as_worker(thing, name="inside")], limits=Limits(calls=calls), **options)
+    result = await conductor.run("?")
+    assert (len(called), result.status) == (made, "ok" if made else "failed")
+    assert ("Limits.calls" in result.explain()) is not bool(made)
+
+
+@pytest.mark.anyio
+async def test_an_agent_without_the_tools_of_its_mcp_server_does_not_guess() -> None:
+    llm = SpeakingLLM(model="speaking", say=lambda shown, tools: "about 300 m, I think")
+    gone = MCPServerHTTP(url="http://127.0.0.1:9/mcp", streamable=True)
+    agent = Agent(role="Clerk", goal="a", backstory="b", llm=llm, mcps=[gone])
+    plan = FixedPlanner(Plan((Step(0, "How high is the tower?"),)))
+    result = await Conductor(plan, [as_worker(agent)], retry=Retry(attempts=1)).run("?")
+    assert (result.answer, result.status) == ("", "failed")
+
+
+def heights(shown: str, tools: Any) -> str:
+    """Answer a step; the archive of the heights is closed."""
+    if "find the height" in shown.rpartition("Your part:")[2]:
+        raise ValueError("the archive is closed")
+    return f"answer to {'B' if 'Use what is known.' in shown else 'A'}"
+
+
+def two_plans() -> ChatPlanner:
+    """Return a planner that has the first task look for a height, and the second not."""
+    second = '{"worker": 1, "subtask": "use it", "access": []}'
+    return ChatPlanner(ScriptedWorker("plans", {"Use what is known.": second, "": PLAN.strip()}))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("context", ["all", "none"])
+def test_a_task_built_on_a_partial_task_is_partial(context: str) -> None:
+    scene = Scene(heights, planner=two_plans(), retry=Retry(attempts=1))
+    first = scene.task("Describe the tower.", name="describe")
+    shown = {} if context == "all" else {"context": []}
+    output = scene.crew(first, scene.task("Use what is known.", **shown)).kickoff()
+    one, two = scene.manager.results
+    texts = [task.raw.partition("\n\n(Not complete: ") for task in output.tasks_output]
+    assert [text for text, _, _ in texts] == ["answer to A", "answer to B"]
+    assert [bool(lack) for _, _, lack in texts] == [True, context != "none"]
+    assert (one.status, two.status) == ("partial", "ok" if context == "none" else "partial")
+    if context == "none":
+        assert two.problem is None
+    else:
+        assert two.problem.code == one.problem.code
+        assert "the output of task 'describe' is partial" in two.problem.message
+
+
+def test_a_crew_whose_run_is_partial_makes_the_step_around_it_partial() -> None:
+    """Also where the run of a later task lacked nothing of its own."""
+    scene = Scene(heights, planner=two_plans(), retry=Retry(attempts=1))
+    inner = as_worker(scene.crew(scene.task("Do: {part}"), scene.task("Use what is known.")), name="inner")
+    result = Conductor(FixedPlanner(Plan((Step(0, "describe the tower"),))), [inner]).run_sync("?")
+    assert result.answer.startswith("answer to B\n\n(Not complete: ")
+    assert (result.status, "the archive is closed" in result.problem.message) == ("partial", True)
+
+
+def test_control_characters_of_plans_and_outputs_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CrewAI's panels print tasks and outputs as they are; its agents here are Podium's conductors."""
+    shown = io.StringIO()
+    monkeypatch.setattr(event_listener.formatter, "console", Console(file=shown, width=100))
+    plan = '{"worker": 0, "subtask": "find\\u001b[31m it", "access": []}'
+    odd = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [ScriptedWorker("odd", "a\tb\x1b]0;pwned\x07\nc")])
+    guide = Agent(role="Guide", goal="a", backstory="b", llm=ConductorLLM(odd))
+    manager = ConductorManager(planner=FixedPlanner(plan))
+    output = Scene.crew_of(manager, [guide], [Scene.task()], verbose=True).kickoff()
+    assert output.raw == "a\tb\N{REPLACEMENT CHARACTER}]0;pwned\N{REPLACEMENT CHARACTER}\nc"
+    assert "pwned" in shown.getvalue()
+    assert not set(shown.getvalue()) & {"\x1b", "\x07"}

@@ -7,25 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contracts.conversation_contract import ConversationContract
+from contracts.conversation_contract import FIND, MAIL, ConversationContract, mailing
 from contracts.waiting_contract import QUESTION, check_waiting
-from core.actors import boss
 from crewai import Agent, Crew, Process, Task
 from crewai.core.providers.human_input import SyncHumanInputProvider, reset_provider, set_provider
 from servers.crew_scene import Scene
 from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorLLM, ConductorManager
-from podium import Card, Conductor, ScriptedWorker
+from podium import Card, Conductor, FunctionWorker, Plan, Step
 from podium.aio import run_sync
 from podium.errors import PlannerError, RunFailed, RunWaiting
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
-from podium.policy import Policy, Rule
+from podium.policy import Policy
 from podium.run import decide
-from podium.types import Plan, Step
 from podium.workers import PersonWorker, StepInput
-from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -82,20 +79,13 @@ def test_a_task_is_done_again_with_a_persons_feedback(ask: Person) -> None:
     assert crew.kickoff().raw.startswith('{"height": 330')
     assert ask.said == []
     plans = [shown for shown in scene.sent if "You are the conductor" in shown]
-    assert [("Shorter." in shown, "Shorter still." in shown) for shown in plans] == [
-        (False, False),
-        (True, False),
-        (True, True),
-    ]
+    seen = [("Shorter." in shown, "Shorter still." in shown) for shown in plans]
+    assert seen == [(False, False), (True, False), (True, True)]
 
 
 @pytest.mark.parametrize(
     ("ask", "answer", "times"),
-    [
-        (("perhaps", "approve"), "refunded", 2),
-        (("no, too much",), "refused", 1),
-        ((), None, 1),
-    ],
+    [(("perhaps", "approve"), "refunded", 2), (("no, too much",), "refused", 1), ((), None, 1)],
     indirect=["ask"],
 )
 def test_an_action_waits_for_a_person(ask: Person, answer: str | None, times: int) -> None:
@@ -127,8 +117,7 @@ def test_an_action_waits_for_a_person(ask: Person, answer: str | None, times: in
             crew.kickoff()
     else:
         assert crew.kickoff().raw == answer
-    assert done == ([] if answer == "refused" else ["refund order 17"])
-    assert len(ask.asked) == times
+    assert (done, len(ask.asked)) == ([] if answer == "refused" else ["refund order 17"], times)
     assert "May clerk do this? refund order 17" in ask.asked[0]
 
 
@@ -166,33 +155,16 @@ class TestConductorLLM(ConversationContract):
         return await ConductorLLM(used).acall(said)
 
 
-_FIND, _MAIL = (f'{{"worker": "{name}", "subtask": "x", "access": []}}\n' for name in ("web", "mailer"))
-
-
-def mailing_crew(*plans: str, guardrail: Any = None, **context: Any) -> tuple[Crew, ScriptedWorker]:
-    """Return a crew whose manager has a search and a mailer, and the mailer."""
-    mailer = ScriptedWorker(Card(name="mailer", labels=frozenset({"write-tools"})), "sent")
-    manager = ConductorManager(
-        planner=boss(*plans),
-        workers=[ScriptedWorker(Card(name="web", labels=frozenset({"untrusted"})), "It is 330 m."), mailer],
-        policy=Policy(rules=[Rule("untrusted", never="write-tools")]),
-    )
-    agent = Agent(role="R", goal="g", backstory="b", llm=SpeakingLLM(model="s", say=lambda shown, tools: "x"))
-    first = Task(description="How high is it?", expected_output="a number", guardrail=guardrail)
-    tasks = [first]
-    if guardrail is None:
-        tasks.append(Task(description="Mail it.", expected_output="a mail", **context))
-    return Crew(agents=[agent], tasks=tasks, process=Process.hierarchical, manager_agent=manager), mailer
-
-
-@pytest.mark.parametrize(
-    "context",
-    [{}, {"guardrail": lambda output: (False, "again")}],
-    ids=["implicit", "again"],
-)
-async def test_a_task_knows_the_labels_of_its_context(context: dict[str, Any]) -> None:
+@pytest.mark.parametrize("guardrail", [None, lambda output: (False, "again")], ids=["next task", "again"])
+async def test_a_task_knows_the_labels_of_its_context(guardrail: Any) -> None:
     """The planner of the next task, or after a guardrail, is shown only workers that the policy allows."""
-    crew, mailer = mailing_crew(_FIND, _MAIL, _MAIL, **context)
+    made = mailing(FIND, MAIL, MAIL)
+    manager = ConductorManager(planner=made.planner, workers=made.pool.workers[:2], policy=made.policy)
+    agent = Agent(role="R", goal="g", backstory="b", llm=SpeakingLLM(model="s", say=lambda shown, tools: "x"))
+    tasks = [Task(description="How high is it?", expected_output="a number", guardrail=guardrail)]
+    if guardrail is None:
+        tasks.append(Task(description="Mail it.", expected_output="a mail"))
+    crew = Crew(agents=[agent], tasks=tasks, process=Process.hierarchical, manager_agent=manager)
     with pytest.raises(PlannerError, match="worker 'mailer', which may not work here"):
         await crew.akickoff()
-    assert not mailer.requests
+    assert not made.pool.workers[1].requests

@@ -1,7 +1,7 @@
 """Graphs with a conductor in them: its workers and planners, for the tests of `langchain_podium.graph`."""
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, TypedDict, get_args
 
 import anyio
 import pytest
@@ -11,6 +11,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, Command, RetryPolicy
 
 from langchain_podium.graph import conductor_node
+from langchain_podium.graph.conducted import Executor
 from podium import Conductor, FunctionWorker, Plan, Step
 from podium.plan_text import write_plan
 from podium.planners import Planner, PlanRequest, PlanText
@@ -19,7 +20,7 @@ from podium.workers import FREE, StepInput, Worker
 
 ASKED: Final[dict[str, Any]] = {"messages": [("user", "How many?")]}
 CONFIG: Final[Any] = {"configurable": {"thread_id": "1"}}
-EXECUTORS: Final = pytest.mark.parametrize("executor", ["podium", "langgraph"])
+EXECUTORS: Final = pytest.mark.parametrize("executor", get_args(Executor))
 LATER = Policy(approve="later")
 """Each plan waits for a person."""
 

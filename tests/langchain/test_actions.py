@@ -9,7 +9,15 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from contracts.actions_contract import ONCE, ActionHost, ActionsContract, Refund, Shop, pool
+from contracts.actions_contract import (
+    ONCE,
+    REFUND as REFUND_STEP,
+    ActionHost,
+    ActionsContract,
+    Refund,
+    Shop,
+    pool,
+)
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -33,16 +41,16 @@ from langgraph.prebuilt import create_react_agent
 from langgraph.pregel.remote import RemoteGraph
 from pydantic import AfterValidator, BaseModel, create_model
 
-from langchain_podium import ChatPodium, ConductorRunnable, as_worker
-from langchain_podium.graph import conductor_node, create_conductor_agent
-from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
+from langchain_podium import ChatPodium, ConductorRunnable, as_worker, conductor_node, create_conductor_agent
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Retry, ScriptedWorker, Step
 from podium.errors import ConfigError, LimitExceeded, RunWaiting
-from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.workers import FREE, Worker
+
+pytestmark = pytest.mark.anyio
 
 
 class _Model(GenericFakeChatModel):
@@ -110,12 +118,12 @@ def _routed(path: Any) -> Any:
     return graph.add_conditional_edges("own", path, [END]).compile()
 
 
-def _team(*, acts: bool) -> ChatPodium:
-    return ChatPodium(conductor=_conductor(acts=acts))
+def _team() -> ChatPodium:
+    return ChatPodium(conductor=_conductor())
 
 
-def _conductor(*, acts: bool) -> Conductor:
-    worker = FunctionWorker(lambda step: "done", acts=True) if acts else ScriptedWorker("model", "text")
+def _conductor() -> Conductor:
+    worker = FunctionWorker(lambda step: "done", acts=True)
     return Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [worker], card=Card(name="team"))
 
 
@@ -136,22 +144,22 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("middleware around the model", True, lambda: create_agent(MODEL, middleware=[_Around()])),
     ("a function of the prompt", True, lambda: create_agent(MODEL, middleware=[_prompt])),
     ("middleware with a team that acts", True, lambda: create_agent(
-        MODEL, middleware=[ModelFallbackMiddleware(_team(acts=True))])),
+        MODEL, middleware=[ModelFallbackMiddleware(_team())])),
     ("a ReAct agent whose model is a function", True, lambda: _react(lambda state, runtime: MODEL, [])),
     ("a graph with a function at its edge", True, lambda: _routed(lambda state: END)),
     ("a model whose server searches", False, lambda: MODEL.bind_tools([{"type": "web_search"}])),
     ("a model whose server calls MCP tools", True, lambda: MODEL.bind_tools([{"type": "mcp"}])),
     ("an agent around the tool of a team that acts", True, lambda: create_agent(
-        MODEL, [ConductorRunnable(_conductor(acts=True)).as_tool()])),
+        MODEL, [ConductorRunnable(_conductor()).as_tool()])),
     ("a remote graph", True, lambda: RemoteGraph("agent", url="http://127.0.0.1:9")),
     ("a function", True, lambda: RunnableLambda(lambda text: text)),
     ("a chain", False, lambda: {"input": RunnablePassthrough()} | PROMPT | MODEL | StrOutputParser()),
     ("branches", False, lambda: RunnableBranch((MODEL, MODEL), PROMPT | MODEL)),
     ("a fallback that refunds", True, lambda: (PROMPT | MODEL).with_fallbacks([REFUND])),
-    ("a chat model of a team that acts", True, lambda: ChatPodium(conductor=_conductor(acts=True))),
+    ("a chat model of a team that acts", True, _team),
     ("a graph with a team of nodes that acts", True, lambda: _around(
-        conductor_node(_conductor(acts=True), executor="langgraph"))),
-    ("the graph of a team that acts", True, lambda: create_conductor_agent(_conductor(acts=True))),
+        conductor_node(_conductor(), executor="langgraph"))),
+    ("the graph of a team that acts", True, lambda: create_conductor_agent(_conductor())),
 ]  # fmt: skip
 
 
@@ -173,20 +181,19 @@ def test_what_acts(make: Callable[[], Any], *, acts: bool) -> None:
         assert _worker(thing, acts=not acts).acts != acts
 
 
+def _asking(code: Callable[[Any], Any]) -> Any:
+    worker = FunctionWorker(code, acts=True)
+    team = Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [worker], retry=ONCE)
+    return create_agent(ChatPodium(conductor=team))
+
+
 OWN: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
     "a chain": lambda code: PROMPT | code,
     "an agent with code around its model": lambda code: create_agent(MODEL, middleware=[_Around(code)]),
-    "an agent whose model is a team": lambda code: create_agent(
-        ChatPodium(
-            conductor=Conductor(
-                FixedPlanner(Plan((Step(0, "Do it."),))), [FunctionWorker(code, acts=True)], retry=ONCE
-            )
-        )
-    ),
+    "an agent whose model is a team": _asking,
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("make", OWN.values(), ids=OWN)
 async def test_own_code_that_broke_off_is_not_called_again(make: Callable[[Any], Any]) -> None:
     called = 0
@@ -201,13 +208,6 @@ async def test_own_code_that_broke_off_is_not_called_again(make: Callable[[Any],
     retry = Retry(attempts=3, first_wait=0.001)
     result = await Conductor(FixedPlanner(plan), workers, retry=retry).run("Refund it.")
     assert (called, result.status, result.actions[-1].end) == (1, "partial", "unknown")
-
-
-REFUND_STEP = Step(0, '{"order": 1017}')
-
-
-def _refunding(shop: Shop) -> Worker:
-    return as_worker(StructuredTool.from_function(shop.refund), price=FREE)
 
 
 class _ByRunnable(ActionHost):
@@ -249,17 +249,16 @@ def _model_at(url: str) -> ChatOpenAI:
 class TestActions(ActionsContract):
     @pytest.fixture(params=[_WithAgents, _ByChatModel, _ByNodes])
     def host(self, request: pytest.FixtureRequest) -> ActionHost:
-        host: ActionHost = request.param()
-        return host
+        return request.param()
 
 
-@pytest.mark.anyio
 async def test_an_action_that_waits() -> None:
     """The chat model raises, the Runnable returns the result that waits; a decision carries it out."""
     shop, journal = Shop(), MemoryJournal()
+    tool = as_worker(StructuredTool.from_function(shop.refund), price=FREE)
     plan = Plan((Step(1, "Read."), REFUND_STEP, Step(1, "Write.", (0, 1))))
     policy = Policy(ask="actions", approve="later")
-    conductor = Conductor(FixedPlanner(plan), pool(_refunding(shop)), journal=journal, policy=policy)
+    conductor = Conductor(FixedPlanner(plan), pool(tool), journal=journal, policy=policy)
     with pytest.raises(RunWaiting, match="step 1 waits for approval: refund"):
         await ChatPodium(conductor=conductor).ainvoke("Refund it.")
     result: Any = await ConductorRunnable(conductor, output="result").ainvoke("Refund it.")
@@ -268,11 +267,8 @@ async def test_an_action_that_waits() -> None:
     assert ((await conductor.resume(result.run_id)).status, shop.refunds) == ("ok", [1017])
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize(("latency", "end", "is_streamed"), [(0, "done", False), (30, "unknown", True)])
-async def test_a_timeout_of_a_chat_model_tells_what_was_done(
-    latency: float, end: str, *, is_streamed: bool
-) -> None:
+@pytest.mark.parametrize(("latency", "end"), [(0, "done"), (30, "unknown")])
+async def test_a_timeout_of_a_chat_model_tells_what_was_done(latency: float, end: str) -> None:
     """Also in a conductor of the pool, and also of the action that it stops."""
     refunds = list[str]()
 
@@ -287,18 +283,12 @@ async def test_a_timeout_of_a_chat_model_tells_what_was_done(
     plan = Plan((Step(0, "Refund it."), Step(1, "Write.", (0,))))
     model = ChatPodium(conductor=Conductor(FixedPlanner(plan), workers), timeout=0.3)
     with pytest.raises(LimitExceeded) as caught:
-        _ = (
-            [piece async for piece in model.astream("Refund it.")]
-            if is_streamed
-            else await model.ainvoke("x")
-        )
+        await (model.ainvoke("x") if end == "done" else anext(model.astream("x")))
     assert refunds == ["Refund it."]
     assert {(action.worker, action.end) for action in caught.value.actions} >= {("refund", end)}
 
 
 class Line(BaseModel):
-    """A part of an order."""
-
     price: Decimal
     note: str = "none"
 
@@ -315,10 +305,9 @@ ARGUMENTS: list[tuple[Any, Any, Any, bool]] = [
 """The type of an argument, two of its values, and whether they are the same action."""
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("kind", "first", "second", "is_equal"), ARGUMENTS)
 async def test_arguments_are_equal_after_validation(
-    kind: Any, first: Any, second: Any, *, is_equal: bool
+    kind: Any, first: Any, second: Any, is_equal: Any
 ) -> None:
     paid = list[Any]()
 
@@ -334,8 +323,6 @@ async def test_arguments_are_equal_after_validation(
     planner = ChatPlanner(ScriptedWorker("boss", lambda request: next(plans)))
     answers = iter(["no", "yes"])
     writer = ScriptedWorker("writer", lambda request: next(answers))
-    conductor = Conductor(
-        planner, [tool, writer], limits=Limits(rounds=2), accept=lambda query, answer: answer == "yes"
-    )
-    await conductor.run("Pay.")
+    options: Any = {"limits": Limits(rounds=2), "accept": lambda query, answer: answer == "yes"}
+    await Conductor(planner, [tool, writer], **options).run("Pay.")
     assert len(paid) == (1 if is_equal else 2)

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, answer_of
-from graphs.conducted import around
+from graphs.conducted import Executor, around
 from pydantic import TypeAdapter
 from servers.speaking_chat_model import USAGE, Speaker
 
 from langchain_podium import ConductorRunnable, as_worker
-from langchain_podium.graph.conducted import Executor
 from podium import Conductor
 from podium.planners import Planner
 from podium.types import Outcome

@@ -1,45 +1,26 @@
 """Users of LangChain and LangGraph notice an incomplete answer, whichever face they use."""
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
 import pytest
-from contracts.incomplete_contract import (
-    OBJECT,
-    QUESTION,
-    Face,
-    Seen,
-    calling,
-    check_noticed,
-    check_passed_on,
-    check_refused,
-    conductor_of,
-)
+from contracts import incomplete_contract as contract
 from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, StateGraph
-from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langchain_podium import ChatPodium, ConductorRunnable, as_worker
-from langchain_podium.graph import conductor_node, create_conductor_agent
+from langchain_podium import ChatPodium, ConductorRunnable, as_worker, conductor_node, create_conductor_agent
 from podium import Conductor
 
 pytestmark = pytest.mark.anyio
-ASKED: Final[dict[str, Any]] = {"messages": [HumanMessage(QUESTION)]}
-
-
-class Value(BaseModel):
-    """An object."""
-
-    value: int
+ASKED: Final[dict[str, Any]] = {"messages": [HumanMessage(contract.QUESTION)]}
 
 
 class State(TypedDict, total=False):
-    """A state without messages."""
-
     question: str
     answer: str
 
@@ -48,9 +29,8 @@ def _node(conductor: Conductor, **options: Any) -> Any:
     """Return what asks a graph with a conductor as a node, which writes text."""
     node = conductor_node(conductor, input="question", **options)
     graph = StateGraph(State).add_node("ask", node).add_edge(START, "ask").compile()
-    return (RunnableLambda(lambda asked: {"question": asked}) | graph | itemgetter("answer")).ainvoke(
-        QUESTION
-    )
+    asking = RunnableLambda(lambda asked: {"question": asked}) | graph | itemgetter("answer")
+    return asking.ainvoke(contract.QUESTION)
 
 
 async def _joined(stream: AsyncIterator[Any]) -> str:
@@ -64,8 +44,8 @@ async def _added(stream: AsyncIterator[Any]) -> Any:
 
 async def _again(conductor: Conductor) -> Any:
     model = ChatPodium(conductor=conductor)
-    first = await model.ainvoke(QUESTION)
-    return await model.ainvoke([HumanMessage(QUESTION), first, HumanMessage(QUESTION)])
+    first = await model.ainvoke(contract.QUESTION)
+    return await model.ainvoke([HumanMessage(contract.QUESTION), first, HumanMessage(contract.QUESTION)])
 
 
 async def _agent(conductor: Conductor) -> Any:
@@ -73,17 +53,19 @@ async def _agent(conductor: Conductor) -> Any:
 
 
 TEXTS: Final[dict[str, Callable[[Conductor], Any]]] = {
-    "runnable": lambda made: ConductorRunnable(made).ainvoke(QUESTION),
-    "stream": lambda made: _joined(ConductorRunnable(made).astream(QUESTION)),
-    "tool": lambda made: ConductorRunnable(made).as_tool(name="ask_team").ainvoke(QUESTION),
-    "text of a chat model": lambda made: (ChatPodium(conductor=made) | StrOutputParser()).ainvoke(QUESTION),
+    "runnable": lambda made: ConductorRunnable(made).ainvoke(contract.QUESTION),
+    "stream": lambda made: _joined(ConductorRunnable(made).astream(contract.QUESTION)),
+    "tool": lambda made: ConductorRunnable(made).as_tool(name="ask_team").ainvoke(contract.QUESTION),
+    "text of a chat model": lambda made: (ChatPodium(conductor=made) | StrOutputParser()).ainvoke(
+        contract.QUESTION
+    ),
     "node": _node,
     "nodes": lambda made: _node(made, executor="langgraph"),
     "messages": lambda made: _joined(create_conductor_agent(made).astream(ASKED, stream_mode="messages")),
 }
 MESSAGES: Final[dict[str, Callable[[Conductor], Any]]] = {
-    "chat model": lambda made: ChatPodium(conductor=made).ainvoke(QUESTION),
-    "stream": lambda made: _added(ChatPodium(conductor=made).astream(QUESTION)),
+    "chat model": lambda made: ChatPodium(conductor=made).ainvoke(contract.QUESTION),
+    "stream": lambda made: _added(ChatPodium(conductor=made).astream(contract.QUESTION)),
     "conversation": _again,
     "agent": _agent,
 }
@@ -91,22 +73,22 @@ MESSAGES: Final[dict[str, Callable[[Conductor], Any]]] = {
 
 @pytest.mark.parametrize("face", TEXTS)
 async def test_a_user_of_text_notices(face: str) -> None:
-    async def ask(conductor: Conductor) -> Seen:
-        return Seen(await TEXTS[face](conductor))
+    async def ask(conductor: Conductor) -> contract.Seen:
+        return contract.Seen(await TEXTS[face](conductor))
 
-    await check_noticed(ask)
+    await contract.check_noticed(ask)
 
 
 @pytest.mark.parametrize("face", MESSAGES)
 async def test_a_user_of_messages_notices(face: str) -> None:
-    async def ask(conductor: Conductor) -> Seen:
+    async def ask(conductor: Conductor) -> contract.Seen:
         message = await MESSAGES[face](conductor)
-        return Seen(message.text, message.response_metadata["finish_reason"])
+        return contract.Seen(message.text, message.response_metadata["finish_reason"])
 
-    await check_noticed(ask, Face(complete="stop", incomplete="length"))
+    await contract.check_noticed(ask, contract.Face(complete="stop", incomplete="length"))
 
 
-CALL: Final = calling("Value")
+CALL: Final = contract.calling("Value")
 
 
 @pytest.mark.parametrize(
@@ -114,31 +96,39 @@ CALL: Final = calling("Value")
 )
 async def test_an_incomplete_object_is_an_error(method: Any, *, is_streamed: bool) -> None:
     async def ask(conductor: Conductor) -> Any:
-        asks = ChatPodium(conductor=conductor).with_structured_output(Value, method=method)
+        asks = ChatPodium(conductor=conductor).with_structured_output(contract.Value, method=method)
         if is_streamed:
-            return [found async for found in asks.astream(QUESTION)][-1].value
-        return (await asks.ainvoke(QUESTION)).value
+            return [found async for found in asks.astream(contract.QUESTION)][-1].value
+        return (await asks.ainvoke(contract.QUESTION)).value
 
-    await check_refused(ask, CALL if method == "function_calling" else OBJECT)
-
-
-@pytest.mark.parametrize("face", [ConductorRunnable, ChatPodium], ids=["runnable", "chat model"])
-async def test_partial_raise_before_a_parser(face: Any) -> None:
-    async def ask(conductor: Conductor) -> Any:
-        chain = face(conductor=conductor, partial="raise") | JsonOutputParser()
-        return (await chain.ainvoke(QUESTION))["value"]
-
-    await check_refused(ask, OBJECT)
+    await contract.check_refused(ask, CALL if method == "function_calling" else contract.OBJECT)
 
 
-async def test_an_incomplete_response_of_an_agent_is_an_error() -> None:
-    async def ask(conductor: Conductor) -> Any:
-        state = await create_conductor_agent(conductor, response_format=Value).ainvoke(ASKED)
-        return state["structured_response"].value
+async def _parsed(conductor: Conductor, face: Any) -> Any:
+    chain = face(conductor=conductor, partial="raise") | JsonOutputParser()
+    return (await chain.ainvoke(contract.QUESTION))["value"]
 
-    await check_refused(ask, CALL)
+
+async def _form_of_agent(conductor: Conductor) -> Any:
+    state = await create_conductor_agent(conductor, response_format=contract.Value).ainvoke(ASKED)
+    return state["structured_response"].value
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (partial(_parsed, face=ConductorRunnable), contract.OBJECT),
+        (partial(_parsed, face=ChatPodium), contract.OBJECT),
+        (_form_of_agent, CALL),
+    ],
+    ids=["runnable before a parser", "chat model before a parser", "agent"],
+)
+async def test_an_incomplete_object_of_other_faces_is_an_error(ask: Any, answer: Any) -> None:
+    await contract.check_refused(ask, answer)
 
 
 async def test_a_tool_passes_it_on() -> None:
-    inner = ConductorRunnable(conductor_of(is_complete=False)).as_tool(name="ask_team", description="Asks.")
-    await check_passed_on(as_worker(inner))
+    inner = ConductorRunnable(contract.conductor_of(is_complete=False)).as_tool(
+        name="ask_team", description="Asks."
+    )
+    await contract.check_passed_on(as_worker(inner))

@@ -6,13 +6,14 @@ import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partialmethod
+from itertools import count
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypedDict
 from uuid import UUID
 
 import anyio
-import httpx
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
 from langchain_core.language_models import GenericFakeChatModel
@@ -22,21 +23,19 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator, RunnableLambda
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, interrupt
 from servers.chat_server import Call, ChatServer, Reply, says
 
-from langchain_podium.runnable import ConductorRunnable
+from langchain_podium import ConductorRunnable, as_worker
 from langchain_podium.shadow import shadow
-from langchain_podium.workers import as_worker
-from podium import ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, Price, ScriptedWorker, Step
 from podium.aio import run_sync
 from podium.errors import ConfigError
 from podium.journal import MemoryJournal, SqlJournal
 from podium.planners import FixedPlanner
 from podium.usage import Usage
-from podium.workers import Card, Price
 from podium_shadow import Pair, SqlPairs
 
 pytestmark = pytest.mark.anyio
@@ -72,21 +71,9 @@ def _recorded(pairs: SqlPairs) -> Sequence[Pair]:
     return run_sync(pairs.pairs)
 
 
-def _wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 20.0
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
-
-
 def _model(text: str = "It is forty two.") -> GenericFakeChatModel:
     """Return a chat model that streams word by word, and answers without end."""
-
-    def forever() -> Iterator[AIMessage]:
-        while True:
-            yield AIMessage(text)
-
-    return GenericFakeChatModel(messages=forever())
+    return GenericFakeChatModel(messages=(AIMessage(text) for _ in count()))
 
 
 def _chain() -> Runnable[Any, Any]:
@@ -94,8 +81,6 @@ def _chain() -> Runnable[Any, Any]:
 
 
 class State(TypedDict):
-    """A graph's."""
-
     topic: str
     answer: str
 
@@ -104,10 +89,7 @@ def _graph() -> Runnable[Any, Any]:
     builder = StateGraph(State)
     builder.add_node("ask", lambda state: {"topic": state["topic"].strip()})
     builder.add_node("say", lambda state: {"answer": _model().invoke(state["topic"]).text})
-    builder.add_edge(START, "ask")
-    builder.add_edge("ask", "say")
-    builder.add_edge("say", END)
-    return builder.compile()
+    return builder.add_edge(START, "ask").add_edge("ask", "say").compile()
 
 
 PRIMARIES = {
@@ -134,21 +116,15 @@ class _Told(BaseCallbackHandler):
         self.told: list[tuple[Any, ...]] = []
         self._names: dict[UUID, str] = {}
 
-    def _start(self, kind: str, run_id: UUID, parent: UUID | None = None, **told: Any) -> None:
+    def _start(self, kind: str, /, *_: Any, run_id: UUID, parent_run_id: Any = None, **told: Any) -> None:
         self._names[run_id] = told.get("name") or kind
-        above = None if parent is None else self._names.get(parent, "?")
+        above = self._names.get(parent_run_id, parent_run_id and "?")
         facts = {key: value for key, value in (told.get("metadata") or {}).items() if key == "mine"}
-        self.told.append(
-            (kind, self._names[run_id], above, tuple(sorted(told.get("tags") or ())), str(facts))
-        )
+        tags = tuple(sorted(told.get("tags") or ()))
+        self.told.append((kind, self._names[run_id], above, tags, str(facts)))
 
-    def on_chain_start(self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **told: Any) -> None:
-        self._start("chain", run_id, parent_run_id, **told)
-
-    def on_chat_model_start(
-        self, *_: Any, run_id: UUID, parent_run_id: UUID | None = None, **told: Any
-    ) -> None:
-        self._start("model", run_id, parent_run_id, **told)
+    on_chain_start = partialmethod(_start, "chain")
+    on_chat_model_start = partialmethod(_start, "model")
 
     def on_llm_new_token(self, token: str, **_: Any) -> None:
         self.told.append(("token", token))
@@ -229,11 +205,8 @@ def test_its_errors_are_the_primarys(way: str, pairs: SqlPairs) -> None:
     def fail(asked: Any) -> Any:
         raise error
 
-    told = _Told()
-    with (
-        shadow(RunnableLambda(fail), CANDIDATES["good"](), 1.0, journal=pairs) as shadowed,
-        pytest.raises(LookupError) as caught,
-    ):
+    told, shadowed = _Told(), shadow(RunnableLambda(fail), CANDIDATES["good"](), 1.0, journal=pairs)
+    with shadowed, pytest.raises(LookupError) as caught:
         WAYS[way](shadowed, {"callbacks": [told]})
     assert caught.value is error
     assert ("error", "fail", repr(error)) in told.told
@@ -251,31 +224,25 @@ async def test_nothing_of_the_callers_reaches_the_candidate(pairs: SqlPairs) -> 
         return "seen"
 
     outer, own = _Told(), _Told()
-    shadowed = shadow(
+    primary, candidate = (
         RunnableLambda(lambda asked: "so", name="primary"),
         RunnableLambda(look, name="candidate"),
-        1.0,
-        journal=pairs,
-        name="mine",
-        config={"callbacks": [own], "tags": ["cheap"]},
     )
+    config: Any = {"callbacks": [own], "tags": ["cheap"]}
+    shadowed = shadow(primary, candidate, 1.0, journal=pairs, name="mine", config=config)
 
     async def around(asked: Any) -> Any:
         return await shadowed.ainvoke(asked)
 
-    config = RunnableConfig(
-        callbacks=[outer], tags=["caller"], metadata={"user": "u"}, configurable={"thread_id": "t"}
-    )
+    given: Any = {"callbacks": [outer], "tags": ["caller"], "metadata": {"user": "u"}}
     async with shadowed:
-        await RunnableLambda(around).ainvoke("Why?", config)
-    names = [name for kind, name, *_ in outer.told if kind == "chain"]
-    assert names == ["around", "primary"]
-    assert [name for kind, name, *_ in own.told if kind == "chain"] == ["candidate"]
+        await RunnableLambda(around).ainvoke("Why?", {**given, "configurable": {"thread_id": "t"}})
+    told = [[name for kind, name, *_ in each.told if kind == "chain"] for each in (outer, own)]
+    assert told == [["around", "primary"], ["candidate"]]
     (config,) = seen
     assert sorted(config["tags"]) == ["cheap", "podium:shadow"]
     assert config["metadata"]["podium_shadow"] == "mine"
-    assert "user" not in config["metadata"]
-    assert "thread_id" not in config["configurable"]
+    assert ("user" in config["metadata"], "thread_id" in config["configurable"]) == (False, False)
 
 
 async def test_a_caller_who_leaves_is_counted(pairs: SqlPairs) -> None:
@@ -291,9 +258,8 @@ async def test_a_caller_who_leaves_is_counted(pairs: SqlPairs) -> None:
             finally:
                 closed.append("closed")
 
-    async def wait(asked: Any) -> str:
+    async def wait(asked: Any) -> None:
         await asyncio.sleep(60.0)
-        return ""
 
     async with shadow(RunnableGenerator(words), RunnableLambda(str), 1.0, journal=pairs) as shadowed:
         stream = shadowed.astream("x")
@@ -313,11 +279,11 @@ def test_a_graph_that_is_interrupted_is_not_failed(pairs: SqlPairs) -> None:
     def ask(asked: str) -> str:
         return f"{asked} {interrupt('really?')}"
 
-    builder = StateGraph(State)
     with shadow(RunnableLambda(ask), RunnableLambda(str), 1.0, journal=pairs) as shadowed:
-        builder.add_node("node", lambda state: {"answer": shadowed.invoke(state["topic"])})
-        builder.add_edge(START, "node")
-        compiled = builder.compile(checkpointer=InMemorySaver())
+        builder = StateGraph(State).add_node(
+            "node", lambda state: {"answer": shadowed.invoke(state["topic"])}
+        )
+        compiled = builder.add_edge(START, "node").compile(checkpointer=InMemorySaver())
         config = RunnableConfig(configurable={"thread_id": "1"})
         assert "__interrupt__" in compiled.invoke({"topic": "tea"}, config)
         assert compiled.invoke(Command(resume="yes"), config)["answer"] == "tea yes"
@@ -325,72 +291,41 @@ def test_a_graph_that_is_interrupted_is_not_failed(pairs: SqlPairs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("candidate", "options"),
-    [
-        ("conductor", {"stream_mode": "messages"}),
-        ("conductor", {"stream_mode": "updates", "version": "v2", "interrupt_after": []}),
-    ],
+    "options",
+    [{"stream_mode": "messages"}, {"stream_mode": "updates", "version": "v2", "interrupt_after": []}],
 )
-def test_however_a_graph_is_streamed_its_answer_is_compared(
-    candidate: str, options: dict[str, Any], pairs: SqlPairs
-) -> None:
+def test_however_a_graph_is_streamed_its_answer_is_compared(options: Any, pairs: SqlPairs) -> None:
     """The candidate does not know such arguments; the pieces are no answer by themselves."""
-    plan = Plan((Step(0, "Say it."),))
-    conductor = Conductor(FixedPlanner(plan), [ScriptedWorker("writer", "It is forty two.")])
-    asks = RunnableLambda(itemgetter("topic")) | ConductorRunnable(conductor)
-    other = asks if candidate == "conductor" else _graph()
+    writer = ScriptedWorker("writer", "It is forty two.")
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "Say it."),))), [writer])
+    other = RunnableLambda(itemgetter("topic")) | ConductorRunnable(conductor)
     with shadow(_graph(), other, 1.0, journal=pairs) as shadowed:
         assert list(shadowed.stream(ASKED, **options))
     (pair,) = _recorded(pairs)
     assert (pair.primary.answer, pair.candidate.answer) == ("It is forty two.", "It is forty two.")
 
 
-def _plans(text: str = "forty-two") -> Callable[[Call], Reply]:
-    """Return a script that plans when asked to conduct, and else answers `text`."""
-
-    def reply(call: Call) -> Reply:
-        return says(call, PLAN if "You are the conductor" in json.dumps(call.body) else text)
-
-    return reply
+def _plans(call: Call) -> Reply:
+    """Plan when asked to conduct, and else answer."""
+    return says(call, PLAN if "You are the conductor" in json.dumps(call.body) else "forty-two")
 
 
-def _over(server: ChatServer) -> ChatOpenAI:
-    """Return a model of LangChain's with clients of its own, which leave no connection open."""
-    limits = httpx.Limits(max_keepalive_connections=0)
-    return ChatOpenAI(
-        model="scripted-1",
-        base_url=server.url,
-        api_key="none",
-        max_retries=0,
-        http_client=httpx.Client(limits=limits),
-        http_async_client=httpx.AsyncClient(limits=limits),
-    )
-
-
-async def test_what_both_took_is_recorded(tmp_path: Path) -> None:
+async def test_what_both_took_is_recorded(tmp_path: Path, openai: Callable[..., ChatOpenAI]) -> None:
     """A model against a conductor over such models: calls, tokens, cost, none counted twice; and the run."""
-    with ChatServer(_plans()).in_thread() as server:
-        team = [
-            as_worker(_over(server), card=Card(name=name, price=PRICE)) for name in ("thinker", "speaker")
-        ]
+    with ChatServer(_plans).in_thread() as server:
+        model = openai(server.url, "scripted-1")
+        team = [as_worker(model, card=Card(name=name, price=PRICE)) for name in ("thinker", "speaker")]
         journal = SqlJournal(tmp_path / "journal.db")
         conductor = Conductor(ChatPlanner(ScriptedWorker("planner", PLAN)), team, journal=journal)
         usage = UsageMetadataCallbackHandler()
-        shadowed = shadow(
-            _over(server) | StrOutputParser(),
-            ConductorRunnable(conductor),
-            1.0,
-            journal=journal,
-            prices={"scripted-1": PRICE},
-        )
-        async with shadowed:
+        primary, options = model | StrOutputParser(), {"journal": journal, "prices": {"scripted-1": PRICE}}
+        async with shadow(primary, ConductorRunnable(conductor), 1.0, **options) as shadowed:
             config = RunnableConfig(callbacks=[usage])
             assert await shadowed.ainvoke([HumanMessage("Which number?")], config) == "forty-two"
         calls = len(server.calls)
     (pair,) = await SqlPairs.beside(journal).pairs()
-    assert (pair.question, pair.primary.answer, pair.candidate.answer) == ("Which number?",) + (
-        "forty-two",
-    ) * 2
+    assert (pair.question, pair.primary.answer) == ("Which number?", "forty-two")
+    assert pair.candidate.answer == "forty-two"
     assert (pair.primary.spent.calls, pair.primary.spent.usage) == (1, Usage(211, 7))
     assert pair.primary.spent.cost == pytest.approx(211 * 0.1 + 7 * 0.2)
     (row,) = await journal.runs()
@@ -423,7 +358,7 @@ def test_an_answer_is_read_as_is_said(pairs: SqlPairs) -> None:
     assert _recorded(pairs)[0].candidate.answer == "1905"
     with shadow(RunnableLambda(lambda asked: {}), same, 1.0, journal=pairs, answer=year) as shadowed:
         assert shadowed.invoke(5) == {}
-        _wait_for(lambda: shadowed.tally.unread == 1)
+    assert shadowed.tally.unread == 1
     with shadow(same, RunnableLambda(lambda asked: {}), 1.0, journal=pairs, answer=year) as shadowed:
         assert shadowed.invoke(5) == {"year": 1905}
     assert _recorded(pairs)[-1].candidate.problem == "KeyError: 'year'"
@@ -435,25 +370,18 @@ def test_a_graph_with_a_candidate_is_a_graph(pairs: SqlPairs) -> None:
     def told(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(f"turn {len(state['messages'])}")]}
 
-    builder = StateGraph(MessagesState)
-    builder.add_node("say", told)
-    builder.add_edge(START, "say")
     seen: list[Any] = []
-    compiled = builder.compile(name="desk")
+    compiled = StateGraph(MessagesState).add_node("say", told).add_edge(START, "say").compile(name="desk")
     thread = RunnableConfig(configurable={"thread_id": "1"})
     with shadow(compiled, RunnableLambda(seen.append), 1.0, journal=pairs) as shadowed:
         assert isinstance(shadowed, CompiledStateGraph)
-        assert (shadowed.name, shadowed.get_graph().nodes.keys()) == (
-            "desk",
-            compiled.get_graph().nodes.keys(),
-        )
+        assert shadowed.name == "desk"
+        assert shadowed.get_graph().nodes.keys() == compiled.get_graph().nodes.keys()
         served = shadowed.copy(update={"checkpointer": InMemorySaver()})
         for question in ("One?", "Two?"):
             answer = served.invoke({"messages": [("user", question)]}, thread)
         assert [each.text for each in answer["messages"]] == ["One?", "turn 1", "Two?", "turn 3"]
         assert served.get_state(thread).values["messages"] == answer["messages"]
     assert [pair.primary.answer for pair in _recorded(pairs)] == ["turn 1", "turn 3"]
-    assert [[each.text for each in asked["messages"]] for asked in seen] == [
-        ["One?"],
-        ["One?", "turn 1", "Two?"],
-    ]
+    texts = [[each.text for each in asked["messages"]] for asked in seen]
+    assert texts == [["One?"], ["One?", "turn 1", "Two?"]]

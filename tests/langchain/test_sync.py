@@ -14,10 +14,8 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 from servers.chat_server import MODEL
 
-from langchain_podium import ChatPodium, ConductorRunnable, as_planner, as_worker
-from langchain_podium.graph import create_conductor_agent
-from podium import Conductor, Limits, Plan, ScriptedWorker, Step
-from podium.execution import Retry
+from langchain_podium import ChatPodium, ConductorRunnable, as_planner, as_worker, create_conductor_agent
+from podium import Conductor, Limits, Plan, Retry, ScriptedWorker, Step
 from podium.planners import FixedPlanner
 from podium.workers import Worker
 
@@ -37,9 +35,7 @@ ASKS = {"batch": lambda inner: inner.batch(["What?"])[0], "chat": _chunks}
 
 @pytest.mark.timeout(60, method="thread")  # a main thread that waits for such a loop takes no signal
 @pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
-def test_workers_that_block_the_loop_do_not_wait_for_themselves(
-    ask: Callable[[ConductorRunnable], str],
-) -> None:
+def test_workers_that_block_the_loop_do_not_wait_for_themselves(ask: Any) -> None:
     """An async function that asks a conductor without `await`, however deep they are nested."""
     runnable = ConductorRunnable(_one(ScriptedWorker("writer", "Forty-two.")))
     for depth in range(3):
@@ -74,9 +70,7 @@ CALLS = {
 @pytest.mark.parametrize(
     ("worker", "call"), [("tool", "stream"), ("function", "chat"), ("function", "graph")]
 )
-def test_a_worker_that_blocks_a_thread_keeps_neither_call_nor_process(
-    worker: str, call: str, ending: str
-) -> None:
+def test_a_worker_that_blocks_a_thread_keeps_no_call_or_process(worker: str, call: str, ending: str) -> None:
     imports = "from langchain_podium import ChatPodium, ConductorRunnable, as_worker\n"
     if call == "graph":  # LangGraph takes long to import
         imports += "from langchain_podium import create_conductor_agent\n"
@@ -93,10 +87,8 @@ def test_a_face_says_why_it_cannot_be_copied(make: Any) -> None:
 
 def _conductor(url: str) -> Conductor:
     """Return a conductor of two models, as the documentation makes them."""
-    planner, worker = (
-        ChatOpenAI(model=MODEL, base_url=url, api_key=SecretStr("sk-loopback-key"), max_retries=0)
-        for _ in range(2)
-    )
+    options: Any = {"base_url": url, "api_key": SecretStr("sk-loopback-key"), "max_retries": 0}
+    planner, worker = (ChatOpenAI(model=MODEL, **options) for _ in range(2))
     workers = [as_worker(worker, name="worker")]
     return Conductor(as_planner(planner, name="planner"), workers, retry=Retry(attempts=1))
 

@@ -7,16 +7,14 @@ from uuid import UUID
 import pytest
 from contracts.conversation_contract import ConversationContract
 from contracts.waiting_contract import QUESTION, Ask, check_waiting
-from graphs.conducted import LATER, Calls, Plans, around, decided
+from graphs.conducted import LATER, Calls, Executor, Plans, around, decided
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 from langchain_podium import ChatPodium, ConductorRunnable, create_conductor_agent
-from langchain_podium.graph.conducted import Executor
-from podium import Conductor
+from podium import Conductor, Plan, Step
 from podium.journal import MemoryJournal
-from podium.types import Plan, Step
 
 pytestmark = pytest.mark.anyio
 THREAD: Any = {"configurable": {"thread_id": "7"}}
@@ -42,8 +40,6 @@ async def test_a_plan_may_wait_and_go_on_later(ask: Any, config: Any) -> None:
 
 
 class Asked(TypedDict, total=False):
-    """The state of a graph."""
-
     answer: object
 
 
@@ -55,9 +51,7 @@ def _in_thread(ask: Any) -> Ask:
         async def node(state: Asked) -> Asked:
             return {"answer": await ask(conductor)}
 
-        graph = StateGraph(Asked)
-        graph.add_node("ask", node)
-        graph.add_edge(START, "ask")
+        graph = StateGraph(Asked).add_node("ask", node).add_edge(START, "ask")
         return (await graph.compile(checkpointer=saver).ainvoke({}, THREAD))["answer"]
 
     return run
@@ -91,12 +85,10 @@ async def test_a_thread_at_an_interrupt_is_asked_again(executor: Executor, *, is
         return run_id
 
     first = await asked(QUESTION, "1")
-    assert [await asked(QUESTION, "1") for _ in range(2)] == [first, first]
-    assert planner.asked == 1
+    assert ([await asked(QUESTION, "1") for _ in range(2)], planner.asked) == ([first, first], 1)
     assert await asked(QUESTION, "2") != first
     state = await graph.ainvoke(decided(), {"configurable": {"thread_id": "1"}})
-    assert state["messages"][-1].content == "A()"
-    assert calls.names == ["A"]
+    assert (state["messages"][-1].content, calls.names) == ("A()", ["A"])
     assert await asked(QUESTION, "1") != first
     assert await asked("And seven times seven?", "1") != first
     assert len(await journal.runs()) == 4

@@ -1,29 +1,33 @@
-"""LangChain's things as workers: their cards, what they are given, what counts as an answer, and errors."""
+"""LangChain's things as workers: cards, inputs, what counts as an answer, content, and errors."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any, TypedDict
 
 import pytest
-from contracts.odd_answers import CALLS, ODD_ANSWERS, REFUSED, OddAnswer, check, check_wrong_url
+from contracts.odd_answers import CALLS, ODD_ANSWERS, REFUSED, WRONG_URL, Case, check_case
 from langchain.agents import create_agent
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.messages import HumanMessage
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, ToolException, tool
+from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import create_react_agent
 from langgraph.pregel.remote import RemoteGraph
+from pydantic import BaseModel
 from servers.chat_server import CUT, RESET, Call, ChatServer, Reply, chunk, events, says, whole
 
 from langchain_podium import ConductorRunnable, as_planner, as_worker
-from podium import Card, Conductor, Plan, Price, ScriptedWorker, Step
+from podium import Card, Conductor, Limits, Message, Plan, Price, Retry, ScriptedWorker, Step
 from podium.errors import (
     ConfigError,
+    ToolFailed,
     WorkerBroken,
     WorkerError,
     WorkerFailed,
@@ -31,10 +35,11 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
+from podium.hosts import tool_call
 from podium.planners import FixedPlanner
-from podium.types import Completion, Message, Sampling
+from podium.types import Completion, Sampling
 from podium.usage import Usage
-from podium.workers import Request, StepInput, VisibleStep, Worker, complete
+from podium.workers import ChatWorker, Endpoint, Request, StepInput, VisibleStep, Worker, complete
 
 pytestmark = pytest.mark.anyio
 Make = Callable[..., Any]
@@ -110,12 +115,8 @@ async def test_a_chat_model_is_sent_messages_and_sampling(openai: Make) -> None:
         body = server.calls[0].body
     assert [m["role"] for m in body["messages"]] == ["system", "user", "assistant", "user"]
     assert body["messages"][-1]["content"] == [{"type": "text", "text": "See"}, part]
-    assert (body["temperature"], body["max_completion_tokens"], body["stop"], body["seed"]) == (
-        0.5,
-        7,
-        ["END"],
-        3,
-    )
+    found = [body[name] for name in ("temperature", "max_completion_tokens", "stop", "seed")]
+    assert found == [0.5, 7, ["END"], 3]
     assert answer == Completion("ok", usage=Usage(211, 7), model="scripted-1")
 
 
@@ -125,7 +126,6 @@ async def test_a_chat_model_is_sent_messages_and_sampling(openai: Make) -> None:
         (lambda c: whole({"error": {"message": "slow"}}, status=429), True, WorkerUnavailable, False, "429"),
         (lambda c: whole({"error": {"message": "no key"}}, status=401), False, WorkerRefused, False, "key"),
         (lambda c: Reply((RESET,)), False, WorkerUnavailable, True, "connection"),
-        (lambda c: says(c, "half an ans", finish_reason=None), True, WorkerBroken, True, "finish_reason"),
         (lambda c: events(chunk({"content": "half"}), CUT), True, WorkerBroken, True, "cut off"),
         (lambda c: says(c, "late", delay=5), False, WorkerTimeout, True, "timed out|did not"),
     ],
@@ -141,27 +141,33 @@ async def test_what_goes_wrong_is_told_in_podium_s_errors(
     assert "sk-key" not in str(raised.value)
 
 
+def _made(kind: str, model: Any) -> Worker:
+    if kind == "agent":
+        return as_worker(create_react_agent(model, []), name="agent")
+    if kind == "calls":
+        return as_worker(RunnableLambda(str) | model, name="chain")
+    chain = ChatPromptTemplate([("human", "{input}")]) | model | StrOutputParser()
+    return as_worker(chain, name="chain", input=lambda step: {"input": step.subtask})
+
+
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
-@pytest.mark.parametrize(("kind", "stream"), [("text", True), ("agent", False)])
-async def test_a_cut_answer_of_a_chain_is_partial(openai: Make, kind: str, *, stream: bool) -> None:
-    """So the run says whether a chain or an agent is the worker; a filtered answer fails the step."""
+@pytest.mark.parametrize(
+    ("kind", "case", "stream"),
+    [
+        *(("model", case, True) for case in (*ODD_ANSWERS[1:], None)),
+        *(("model", case, False) for case in (REFUSED, WRONG_URL)),
+        *(("chain", case, True) for case in ("stop", "length", "content_filter")),
+        *(("agent", case, False) for case in ("stop", "length", "content_filter")),
+        ("calls", CALLS, True),
+    ],
+)
+async def test_how_an_answer_ends(openai: Make, kind: str, case: Case, *, stream: bool) -> None:
+    """As with Podium's own client; langchain-openai leaves refusals out of its streams."""
 
-    def worker(url: str) -> Worker:
-        if kind == "agent":
-            return as_worker(create_react_agent(openai(url), []), name="chain")
-        chain = ChatPromptTemplate([("human", "{input}")]) | openai(url) | StrOutputParser()
-        return as_worker(chain, name="chain", input=lambda step: {"input": step.subtask})
+    def make(url: str) -> Worker:
+        return as_worker(openai(url)) if kind == "model" else _made(kind, openai(url))
 
-    async def problem_of(finish: str) -> tuple[str, str | None]:
-        async with ChatServer(lambda call: says(call, "half an ans", finish_reason=finish)) as server:
-            conductor = Conductor(FixedPlanner(Plan((Step(0, "do"),))), [worker(server.url)])
-            result = await conductor.run("What?", on_event=(lambda _: None) if stream else None)
-        problem = result.outcomes[0].problem
-        return result.status, None if problem is None else problem.code
-
-    assert await problem_of("stop") == ("ok", None)
-    assert await problem_of("length") == ("partial", "cut")
-    assert await problem_of("content_filter") == ("failed", "answer_refused")
+    await check_case(make, case, stream=stream)
 
 
 def test_a_cache_knows_models_apart(openai: Make) -> None:
@@ -178,15 +184,12 @@ def test_a_cache_knows_models_apart(openai: Make) -> None:
 class Books(BaseRetriever):
     """Has books."""
 
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        if query == "nothing":
-            return []
-        return [
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        found = [
             Document("Red.", metadata={"source": "red.md"}),
             Document("Blue.", metadata={"title": "Blue"}),
         ]
+        return [] if query == "nothing" else found
 
 
 async def test_a_retriever_gives_passages_with_their_sources() -> None:
@@ -205,15 +208,13 @@ async def test_a_runnable_is_given_what_a_model_would_be_sent_or_what_input_make
         return {"task": step_input.subtask, "facts": [shown.output for shown in step_input.visible]}
 
     plan = Plan((Step(0, "look"), Step(1, "write", (0,)), Step(2, "check", (0,)), Step(3, "end", (1, 2))))
-    conductor = Conductor(
-        FixedPlanner(plan),
-        [
-            ScriptedWorker("a", "red"),
-            as_worker(noting, name="b"),
-            as_worker(prompt | noting, name="c", input=facts),
-            ScriptedWorker("d", "end"),
-        ],
-    )
+    workers = [
+        ScriptedWorker("a", "red"),
+        as_worker(noting, name="b"),
+        as_worker(prompt | noting, name="c", input=facts),
+        ScriptedWorker("d", "end"),
+    ]
+    conductor = Conductor(FixedPlanner(plan), workers)
     assert (await conductor.run("Colour?")).status == "ok"
     text = next(value for value in seen if isinstance(value, str))
     assert all(word in text for word in ("Colour?", "look", "red", "write"))
@@ -226,9 +227,10 @@ async def test_usage_of_every_call_inside_a_chain_is_counted(openai: Make) -> No
     async with ChatServer(lambda call: says(call, "ok")) as server:
         model = openai(server.url, stream_usage=True)
         chain = model | RunnableLambda(lambda message: message.text) | model
-        worker = as_worker(chain, name="chain")
-        assert (await complete(worker, _ask())).usage == Usage(422, 14)
-        assert (await complete(worker, _ask(stream=True))).usage == Usage(422, 14)
+        for stream in (False, True):
+            assert (await complete(as_worker(chain, name="chain"), _ask(stream=stream))).usage == Usage(
+                422, 14
+            )
         broken = model | RunnableLambda(lambda message: 1 // 0)
         with pytest.raises(WorkerFailed, match="ZeroDivisionError") as raised:
             await complete(as_worker(broken, name="broken"), _ask())
@@ -237,9 +239,7 @@ async def test_usage_of_every_call_inside_a_chain_is_counted(openai: Make) -> No
 
 def _graph_of(node: Callable[..., Any], *, state: Any = MessagesState, **options: Any) -> Any:
     graph = StateGraph(state)
-    graph.add_node("node", node)
-    graph.add_edge(START, "node")
-    return graph.compile(**options)
+    return graph.add_node("node", node).add_edge(START, "node").compile(**options)
 
 
 async def test_a_planner_is_any_chat_model(openai: Make) -> None:
@@ -258,29 +258,10 @@ async def test_a_planner_is_any_chat_model(openai: Make) -> None:
     assert (planner.name, [text.count("\nQuestion: ") for text in asked]) == ("boss", [3])
 
 
-@pytest.mark.parametrize("odd", ODD_ANSWERS, ids=lambda odd: odd.name)
-async def test_an_answer_that_is_none_has_its_own_code(openai: Make, odd: OddAnswer) -> None:
-    """As with Podium's own client; langchain-openai leaves refusals out of its streams."""
-    await check(lambda url: as_worker(openai(url)), odd, stream=odd is not REFUSED)
-
-
-async def test_a_url_of_another_server_is_told(openai: Make) -> None:
-    await check_wrong_url(lambda url: as_worker(openai(url)), stream=False)
-
-
-async def test_calls_that_a_chain_leaves_open_are_told_as_that(openai: Make) -> None:
-    """A model with tools of its own in a chain leaves its calls to nobody."""
-    await check(lambda url: as_worker(RunnableLambda(str) | openai(url), name="chain"), CALLS, stream=True)
-
-
 async def test_a_remote_graph_answers_with_its_last_message() -> None:
     """Its tokens are unknown, which the step says; no state of the host's thread is sent or kept."""
-    told = {
-        "type": "ai",
-        "content": "It is 330 m.",
-        "response_metadata": {"finish_reason": "stop"},
-        "id": "2",
-    }
+    told = {"type": "ai", "content": "It is 330 m.", "id": "2"}
+    told["response_metadata"] = {"finish_reason": "stop"}
     state = {"messages": [{"type": "human", "content": "How high?", "id": "1"}, told]}
     values = f"event: values\ndata: {json.dumps(state)}\n\n".encode()
     async with ChatServer(lambda call: events(values, done=False)) as server:
@@ -292,8 +273,7 @@ async def test_a_remote_graph_answers_with_its_last_message() -> None:
         result: Any = await runnable.ainvoke("How high?", config)
         assert [call.path for call in server.calls] == ["/runs/stream"]
     assert (result.answer, result.status) == ("It is 330 m.", "ok")
-    assert result.usage.estimated
-    assert result.usage.total_tokens > 0
+    assert (result.usage.estimated, result.usage.total_tokens > 0) == (True, True)
 
 
 SAID = " ".join(f"word{number}" for number in range(12))
@@ -310,8 +290,7 @@ def _talks(before: str) -> Callable[[Call], Reply]:
 
     def reply(call: Call) -> Reply:
         if call.body["messages"][-1]["role"] != "tool":
-            made = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"word": "x"}'}}
-            return says(call, before, tool_calls=[made])
+            return says(call, before, tool_calls=[tool_call("1", "look", '{"word": "x"}')])
         return says(call, SAID, pieces=12)
 
     return reply
@@ -326,13 +305,10 @@ async def test_an_agent_streams_what_it_writes(openai: Make, before: str) -> Non
         pieces = [piece async for piece in ConductorRunnable(conductor).astream("What?")]
         whole = await ConductorRunnable(conductor).ainvoke("What?")
     assert "".join(pieces) == (f"{before}\n\n{SAID}" if before else SAID)
-    assert len(pieces) > 10
-    assert whole == SAID
+    assert (len(pieces) > 10, whole) == (True, SAID)
 
 
 class Numbers(TypedDict):
-    """A state that is no conversation."""
-
     n: int
 
 
@@ -341,3 +317,134 @@ async def test_a_graph_whose_state_has_no_messages_needs_input() -> None:
     worker = as_worker(graph, name="adder", input=lambda step_input: {"n": len(step_input.visible)})
     step_input = StepInput("count", (VisibleStep(0, "a", "b"),))
     assert (await complete(worker, _ask("count", step_input=step_input))).text == '{"n": 2}'
+
+
+TEXT = {"type": "text", "text": "It is a chart."}
+IMAGE = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
+LINK = {"type": "file", "url": "https://example.org/a.pdf"}
+STATED = "not passed on, since the output of a step is text: an image (image/png)"
+
+
+def _tool(returned: Any, *, artifact: Any = None, **facts: Any) -> StructuredTool:
+    """Return a tool as the adapters of MCP make them: content blocks, and an artifact."""
+
+    async def look(name: str) -> Any:
+        del name
+        return returned, artifact
+
+    return StructuredTool.from_function(
+        coroutine=look, name="look", description="Looks.", response_format="content_and_artifact", **facts
+    )
+
+
+def _asked() -> Request:
+    return Request(messages=(Message("user", "chart"),))
+
+
+async def test_what_a_tool_returns_becomes_text() -> None:
+    """Content blocks are read as such; a list of plain values, and an artifact alone, are JSON."""
+
+    def names() -> list[Any]:
+        """List names."""
+        return ["a", {"b": 1}]
+
+    told = {
+        "It is a chart.\n\nfile: https://example.org/a.pdf": _tool([TEXT, LINK]),
+        '{"structured_content": {"n": 1}}': _tool([], artifact={"structured_content": {"n": 1}}),
+        "The tool succeeded and returned nothing.": _tool([]),
+        "plain": _tool("plain", artifact={"n": 1}),
+        '["a", {"b": 1}]': StructuredTool.from_function(names),
+    }
+    answers = [await complete(as_worker(each), _asked()) for each in told.values()]
+    assert [(answer.text, answer.missing) for answer in answers] == [(text, None) for text in told]
+
+
+async def test_what_is_no_text_is_stated() -> None:
+    """An image is a gap in the output, and the run is partial; alone it is an error."""
+    worker = as_worker(_tool([TEXT, IMAGE]))
+    answer = await complete(worker, _asked())
+    assert (answer.text, answer.missing) == (f"It is a chart.\n\n[{STATED}]", STATED)
+    result = await Conductor(FixedPlanner(Plan((Step(0, "chart"),))), [worker]).run("Q?")
+    assert result.status == "partial"
+    with pytest.raises(WorkerFailed, match="an image"):
+        await complete(as_worker(_tool([IMAGE])), _asked())
+    message = AIMessage([TEXT, IMAGE], response_metadata={"finish_reason": "stop"})
+    model = GenericFakeChatModel(messages=iter([message]))
+    answer = await complete(as_worker(model, name="artist"), _asked())
+    assert (answer.text, answer.missing) == ("It is a chart.", STATED)
+
+
+async def test_an_error_that_a_tool_handles_itself_is_no_answer() -> None:
+    """What tools of MCP servers do with `handle_tool_error` is told as a failure."""
+
+    async def fails(name: str) -> Any:
+        raise ToolException(f"no {name}")
+
+    failing = StructuredTool.from_function(coroutine=fails, description="F.", handle_tool_error=True)
+    with pytest.raises(ToolFailed, match="no chart"):
+        await complete(as_worker(failing), _asked())
+
+
+class Form(BaseModel):
+    value: int
+
+
+def _agent(name: str | None, **state: Any) -> Any:
+    """Return a graph that answers at once, as an agent does at its end."""
+
+    class State(MessagesState):
+        structured_response: Any
+
+    graph = StateGraph(State)
+    graph.add_node("model", lambda _: {"messages": [AIMessage("Returning a structured response")], **state})
+    return graph.add_edge(START, "model").compile(name=name)
+
+
+async def test_an_agents_structured_response_is_its_answer() -> None:
+    answer = await complete(as_worker(_agent("counter", structured_response=Form(value=42))), _asked())
+    assert answer.text == '{"value": 42}'
+    assert (await complete(as_worker(_agent("plain")), _asked())).text == "Returning a structured response"
+
+
+def test_an_unnamed_agent_is_refused() -> None:
+    """All of them would be called the same; the error says how to name one."""
+    with pytest.raises(ConfigError, match=r"name='\.\.\.'"):
+        as_worker(_agent(None))
+    assert as_worker(_agent(None), name="counter").card.name == "counter"
+    assert as_worker(_agent("counter")).card.name == "counter"
+
+
+@pytest.mark.parametrize(("metadata", "calls"), [({}, 1), ({"idempotentHint": True}, 2)])
+async def test_a_tool_that_times_out_may_have_done_its_work(metadata: dict[str, Any], calls: int) -> None:
+    """It is not called again, unless its annotations say that this does no harm."""
+    made = 0
+
+    async def send(name: str) -> str:
+        """Send mail."""
+        nonlocal made
+        made += 1
+        await asyncio.sleep(30)
+        return name
+
+    mail = StructuredTool.from_function(coroutine=send, name="mail", description="Mails.", metadata=metadata)
+    limits, retry = Limits(attempt_seconds=0.05), Retry(attempts=2, first_wait=0.001)
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "x"),))), [as_worker(mail)], limits=limits, retry=retry)
+    result = await conductor.run("Q?")
+    assert (result.status, made) == ("failed", calls)
+    assert result.outcomes[0].maybe_paid
+
+
+async def _error(worker: Worker) -> tuple[str, bool]:
+    with pytest.raises(WorkerError) as caught:
+        await complete(worker, Request(messages=(Message("user", "chart"),), stream=True))
+    return caught.value.code, caught.value.maybe_paid
+
+
+async def test_an_error_after_the_finish_reason_is_told_as_core_tells_it() -> None:
+    """A server that reports an error has not ended well, whatever it said before."""
+    error = {"message": "too many requests", "code": "rate_limit_exceeded"}
+    late = events(chunk({"content": "Hi"}), chunk({}, finish_reason="stop"), {"error": error})
+    async with ChatServer(lambda _: late) as server:
+        model = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
+        own = await _error(ChatWorker("m", endpoint=Endpoint(server.url)))
+        assert await _error(as_worker(model)) == own

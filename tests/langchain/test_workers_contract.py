@@ -113,20 +113,19 @@ def test_a_chat_model_has_the_price_of_its_endpoint() -> None:
 
 
 def test_the_model_that_is_called_is_looked_up() -> None:
-    """A bound name counts; a model that another may stand in for has no price."""
-    bound = as_worker(_model().bind(model="gpt-5-mini")).card
-    assert bound.price == ChatWorker("gpt-5-mini", endpoint=Endpoint(OPENAI)).card.price
-    assert as_worker(_model().with_retry()).card.price == as_worker(_model()).card.price
-    assert as_worker(_model().with_fallbacks([_model()])).card.price is None
-    field = ConfigurableField(id="model")
-    assert as_worker(_model().configurable_fields(model_name=field)).card.price is None
+    """A bound name counts; a model that another may stand in for has no price. On Azure, the host counts."""
+
+    def price(model: Any) -> Price | None:
+        return as_worker(model).card.price
+
+    assert price(_model().bind(model="gpt-5-mini")) == _known("gpt-5-mini", OPENAI)
+    assert price(_model().with_retry()) == price(_model())
+    assert price(_model().with_fallbacks([_model()])) is None
+    assert price(_model().configurable_fields(model_name=ConfigurableField(id="model"))) is None
+    azure: Any = {"azure_endpoint": "https://mine.openai.azure.com", "azure_deployment": "d"}
+    mine = AzureChatOpenAI(api_version="2025-01-01", api_key=KEY, model=MODEL, **azure)
+    assert price(mine) == _known(MODEL, azure["azure_endpoint"])
 
 
-def test_a_model_on_azure_has_azures_price() -> None:
-    """Its endpoint is a resource of one's own, whose host tells the provider."""
-    url = "https://mine.openai.azure.com"
-    model = AzureChatOpenAI(
-        azure_endpoint=url, azure_deployment="d", api_version="2025-01-01", api_key=KEY, model=MODEL
-    )
-    known = ChatWorker(MODEL, endpoint=Endpoint(url)).card
-    assert as_worker(model).card.price == known.price
+def _known(model: str, url: str) -> Price | None:
+    return ChatWorker(model, endpoint=Endpoint(url)).card.price

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.embeddings import BaseEmbedding
@@ -11,6 +12,12 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from podium import Plan, Step
 from podium.planners import FixedPlanner
 
+AGENTS = pytest.mark.filterwarnings(
+    "ignore::pydantic.warnings.PydanticDeprecatedSince20",
+    "ignore::pydantic.warnings.PydanticDeprecatedSince211",
+    "ignore:is_running called:DeprecationWarning",
+)
+"""Agents themselves use what pydantic and workflows have deprecated."""
 SILOS: Mapping[str, Mapping[str, str]] = {
     "contracts": {
         "c1": "The contract with Acme ends in March and renews for twelve months.",

@@ -30,33 +30,29 @@ class Blocking(CustomLLM):
         super().__init__(say=say, **facts)
 
     @property
-    def _raw(self) -> dict[str, Any]:
-        return {"usage": dict(self.tokens)}
-
-    @property
     def metadata(self) -> LLMMetadata:
-        """Nothing but a name."""
         return LLMMetadata(model_name=self.name)
+
+    def _parts(self, text: str) -> list[CompletionResponse]:
+        """Return what is said so far, after each word, and all of it with its tokens."""
+        first, *others = text.split(" ")
+        words = [first, *(f" {word}" for word in others)]
+        said = [
+            CompletionResponse(text="".join(words[: at + 1]), delta=word) for at, word in enumerate(words)
+        ]
+        return [*said, CompletionResponse(text=text, delta="", raw={"usage": dict(self.tokens)})]
+
+    def _said(self, prompt: str) -> list[CompletionResponse]:
+        return self._parts(self.say if isinstance(self.say, str) else self.say(prompt))
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: FBT001, FBT002
-        """Say it."""
-        text = self.say if isinstance(self.say, str) else self.say(prompt)
-        return CompletionResponse(text=text, raw=self._raw)
+        return self._said(prompt)[-1]
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:  # noqa: FBT001, FBT002
-        """Say it word by word."""
-        text = self.say if isinstance(self.say, str) else self.say(prompt)
-
-        def words() -> CompletionResponseGen:
-            told = ""
-            for word in pieces_of(text):
-                told += word
-                yield CompletionResponse(text=told, delta=word)
-            yield CompletionResponse(text=told, delta="", raw=self._raw)
-
-        return words()
+        parts = self._said(prompt)
+        return (part for part in parts)
 
 
 class Native(Blocking):
@@ -69,50 +65,32 @@ class Native(Blocking):
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """Say it."""
-        text = await self.speak(_shown(messages))
-        return ChatResponse(message=ChatMessage(role="assistant", content=text), raw=self._raw)
+        return _chat(self._parts(await self.speak(_shown(messages)))[-1])
 
     @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
-        """Say it word by word."""
-
         async def words() -> ChatResponseAsyncGen:
-            told = ""
-            for word in pieces_of(await self.speak(_shown(messages))):
-                told += word
-                yield ChatResponse(message=ChatMessage(role="assistant", content=told), delta=word)
-            yield ChatResponse(message=ChatMessage(role="assistant", content=told), delta="", raw=self._raw)
+            for part in self._parts(await self.speak(_shown(messages))):
+                yield _chat(part)
 
         return words()
 
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: FBT001, FBT002
-        """Say it."""
-        return CompletionResponse(text=await self.speak(prompt), raw=self._raw)
+        return self._parts(await self.speak(prompt))[-1]
 
     @llm_completion_callback()
-    async def astream_complete(
-        self,
-        prompt: str,
-        formatted: bool = False,  # noqa: FBT001, FBT002
-        **kwargs: Any,
-    ) -> CompletionResponseAsyncGen:
-        """Say it word by word."""
-
+    async def astream_complete(self, prompt: str, **kwargs: Any) -> CompletionResponseAsyncGen:
         async def words() -> CompletionResponseAsyncGen:
-            told = ""
-            for word in pieces_of(await self.speak(prompt)):
-                told += word
-                yield CompletionResponse(text=told, delta=word)
-            yield CompletionResponse(text=told, delta="", raw=self._raw)
+            for part in self._parts(await self.speak(prompt)):
+                yield part
 
         return words()
 
 
-def pieces_of(text: str) -> list[str]:
-    first, *others = text.split(" ")
-    return [first, *(f" {word}" for word in others)]
+def _chat(part: CompletionResponse) -> ChatResponse:
+    message = ChatMessage(role="assistant", content=part.text)
+    return ChatResponse(message=message, delta=part.delta, raw=part.raw)
 
 
 def _shown(messages: Sequence[ChatMessage]) -> str:

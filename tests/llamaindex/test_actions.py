@@ -13,6 +13,7 @@ from llama_index.core.tools import FunctionTool, QueryEngineTool
 from llama_index.core.tools.calling import acall_tool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.llms.openai_like import OpenAILike
+from llamaindex.library import AGENTS
 from servers.chat_server import MODEL
 
 from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorToolSpec, as_worker
@@ -21,19 +22,12 @@ from podium.errors import ConfigError
 from podium.planners import FixedPlanner
 from podium.workers import FREE, Worker
 
-pytestmark = [
-    # agents themselves use what pydantic and workflows have deprecated
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211"),
-    pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning"),
-]
+pytestmark = AGENTS
 
 
 def _model_at(url: str) -> OpenAILike:
-    return OpenAILike(
-        model=MODEL, api_base=url, api_key="k", is_chat_model=True, is_function_calling_model=True,
-        max_retries=0,
-    )  # fmt: skip
+    facts: Any = {"is_chat_model": True, "is_function_calling_model": True, "max_retries": 0}
+    return OpenAILike(model=MODEL, api_base=url, api_key="k", **facts)
 
 
 class _Acting(FunctionAgent):
@@ -53,7 +47,7 @@ class _Engine(ActionHost):
 
 
 class _WithAgents(_Engine):
-    def _agent(self, refund: Refund | None, url: str) -> Worker:
+    def agent(self, refund: Refund | None, url: str) -> Worker:
         tools: Any = [] if refund is None else [refund]
         return as_worker(FunctionAgent(name="agent", description="Refunds.", llm=_model_at(url), tools=tools))
 
@@ -91,7 +85,6 @@ class Steps(Workflow):
 
     @step
     async def act(self, event: StartEvent) -> StopEvent:
-        """Act."""
         return StopEvent(event.query)
 
 
@@ -169,5 +162,4 @@ async def test_a_react_agent_repeats_no_action(*, acts: bool) -> None:
 class TestActions(ActionsContract):
     @pytest.fixture(params=[_WithAgents, _Model, _Tool])
     def host(self, request: pytest.FixtureRequest) -> ActionHost:
-        host: ActionHost = request.param()
-        return host
+        return request.param()

@@ -9,25 +9,18 @@ import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.tools import FunctionTool
 from llamaindex.conftest import Make
+from llamaindex.library import AGENTS
 from pydantic import BaseModel
 from servers.chat_server import STALL, USAGE, Call, ChatServer, Reply, says
 
 from llama_index_podium import as_worker
-from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from podium import Conductor, Limits, Plan, Result, Retry, ScriptedWorker, Step
 from podium.errors import ConfigError
-from podium.execution import Retry
 from podium.hosts import tool_call
 from podium.planners import FixedPlanner
-from podium.types import Result
 from podium.workers import Gather
 
-pytestmark = [
-    pytest.mark.anyio,
-    # agents themselves use what pydantic and workflows have deprecated
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20"),
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211"),
-    pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning"),
-]
+pytestmark = [pytest.mark.anyio, AGENTS]
 
 ONE = Plan((Step(0, "How warm is it?"),))
 ONCE = Retry(attempts=1)
@@ -44,14 +37,18 @@ def _returned(call: Call) -> list[str]:
     return [str(message["content"]) for message in call.body["messages"] if message["role"] == "tool"]
 
 
-def _calling(name: str, arguments: str) -> Callable[[Call], Reply]:
-    """Return a model that calls a tool once, and answers with what that returned."""
+def _asks(call: Call, arguments: str, text: str = "") -> Reply:
+    asked = [tool_call(f"c{len(_returned(call))}", "weather", arguments)]
+    return says(call, text, tool_calls=asked, finish_reason="tool_calls")
+
+
+def _calling(city: str) -> Callable[[Call], Reply]:
+    """Return a model that calls the tool once, and answers with what that returned."""
 
     def reply(call: Call) -> Reply:
         if said := _returned(call):
             return says(call, f"It says: {said[-1]}")
-        asked = [tool_call("c1", name, arguments)]
-        return says(call, "Let me see.", tool_calls=asked, finish_reason="tool_calls")
+        return _asks(call, f'{{"city": "{city}"}}', "Let me see.")
 
     return reply
 
@@ -70,19 +67,18 @@ async def _run(*workers: Any, plan: Plan = ONE, **options: Any) -> Result:
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_an_agent_does_its_step(llm: Make, *, streaming: bool) -> None:
     """It is shown its access list and nothing else; all its calls are on the bill."""
-    async with ChatServer(_calling("weather", '{"city": "Bern"}')) as server:
+    async with ChatServer(_calling("Bern")) as server:
         model = llm(server.url, additional_kwargs=REPORTING if streaming else {})
-        agent = FunctionAgent(
-            name="forecaster", tools=[weather], llm=model, system_prompt="Be kind.", streaming=streaming
-        )
+        options: Any = {"system_prompt": "Be kind.", "streaming": streaming}
+        agent = FunctionAgent(name="forecaster", tools=[weather], llm=model, **options)
         plan = Plan((Step(0, "canary-hidden"), Step(1, "first"), Step(2, "How warm is it?", (1,))))
         workers = [ScriptedWorker("a", "hidden"), ScriptedWorker("b", "first-output"), agent]
-        result = await Conductor(FixedPlanner("x"), [as_worker(each) for each in workers]).run(plan)
+        result = await _run(*workers, plan=plan)
         first = _shown(server.calls[0])
     assert (result.answer, result.status) == ("It says: 12 degrees in Bern", "ok"), result.explain()
     assert [word in first for word in ("Be kind.", "first-output", "canary-hidden")] == [True, True, False]
-    assert result.outcomes[2].usage.total_tokens == 2 * TOKENS
-    assert not result.outcomes[2].usage.estimated
+    used = result.outcomes[2].usage
+    assert (used.total_tokens, used.estimated) == (2 * TOKENS, False)
 
 
 def _thinking(call: Call) -> Reply:
@@ -95,11 +91,9 @@ def _thinking(call: Call) -> Reply:
 @pytest.mark.parametrize("calls", [True, False])
 async def test_a_model_uses_its_tools_within_its_step(llm: Make, *, calls: bool) -> None:
     """In a step in the middle; in text, if it calls no functions; at most 20 times."""
-    reply = _calling("weather", '{"city": "Bern"}') if calls else _thinking
-    async with ChatServer(reply) as server:
-        model = as_worker(
-            llm(server.url, is_function_calling_model=calls), tools=[weather], name="forecaster"
-        )
+    async with ChatServer(_calling("Bern") if calls else _thinking) as server:
+        thing = llm(server.url, is_function_calling_model=calls)
+        model = as_worker(thing, tools=[weather], name="forecaster")
         plan = Plan((Step(0, "How warm is it?"), Step(1, "join", (0,))))
         result = await _run(model, Gather(), plan=plan)
     assert "12 degrees" in result.answer
@@ -107,18 +101,13 @@ async def test_a_model_uses_its_tools_within_its_step(llm: Make, *, calls: bool)
     assert (used.total_tokens, used.estimated) == (2 * TOKENS, False)
     assert (model.card.name, model.card.description) == ("forecaster", "An agent with the tools weather.")
     assert model.acts
-
-    def again(call: Call) -> Reply:
-        asked = [tool_call(f"c{len(_returned(call))}", "weather", '{"city": "Bern"}')]
-        return says(call, "", tool_calls=asked, finish_reason="tool_calls")
-
-    if calls:
-        async with ChatServer(again) as server:
-            endless = as_worker(llm(server.url), tools=[weather], name="endless")
-            result = await _run(endless, retry=ONCE)
-            assert len(server.calls) <= 21
-        assert result.status == "failed"
-        assert "iterations" in str(result.problem)
+    if not calls:
+        return
+    async with ChatServer(lambda call: _asks(call, '{"city": "Bern"}')) as server:
+        endless = as_worker(llm(server.url), tools=[weather], name="endless")
+        result = await _run(endless, retry=ONCE)
+        assert len(server.calls) <= 21
+    assert (result.status, "iterations" in str(result.problem)) == ("failed", True)
 
 
 def test_only_a_model_is_given_tools() -> None:
@@ -128,9 +117,8 @@ def test_only_a_model_is_given_tools() -> None:
 
 async def test_a_tool_that_failed_is_told(llm: Make) -> None:
     """With the answer; not where the tool was called again and went well."""
-    async with ChatServer(_calling("weather", '{"city": "Atlantis"}')) as server:
-        agent = FunctionAgent(name="forecaster", tools=[weather], llm=llm(server.url))
-        result = await _run(agent)
+    async with ChatServer(_calling("Atlantis")) as server:
+        result = await _run(FunctionAgent(name="forecaster", tools=[weather], llm=llm(server.url)))
     assert (result.status, result.answer) == ("partial", "It says: there is no such city")
     assert "its tool 'weather' failed: there is no such city" in result.problem.message
 
@@ -138,9 +126,7 @@ async def test_a_tool_that_failed_is_told(llm: Make) -> None:
         said = _returned(call)
         if len(said) == 2:
             return says(call, said[-1])
-        city = "Bern" if said else "Atlantis"
-        calls = [tool_call(f"c{len(said)}", "weather", f'{{"city": "{city}"}}')]
-        return says(call, "", tool_calls=calls, finish_reason="tool_calls")
+        return _asks(call, f'{{"city": "{"Bern" if said else "Atlantis"}"}}')
 
     async with ChatServer(again) as server:
         result = await _run(FunctionAgent(name="forecaster", tools=[weather], llm=llm(server.url)))
@@ -169,11 +155,10 @@ async def test_a_team_does_its_step(llm: Make) -> None:
 async def test_long_inputs_reach_the_model(llm: Make) -> None:
     long = "word " * 20_000
     async with ChatServer(lambda call: says(call, "read", usage=None)) as server:
-        agent = FunctionAgent(name="reader", llm=llm(server.url))
         plan = Plan((Step(0, "write"), Step(1, "read", (0,))))
-        result = await _run(ScriptedWorker("writer", long), agent, plan=plan)
+        agent = FunctionAgent(name="reader", llm=llm(server.url))
+        assert (await _run(ScriptedWorker("writer", long), agent, plan=plan)).status == "ok"
         assert long.strip() in _shown(server.calls[0])
-    assert result.status == "ok"
 
 
 async def test_a_time_limit_reaches_the_socket(llm: Make) -> None:
@@ -190,8 +175,6 @@ async def test_a_time_limit_reaches_the_socket(llm: Make) -> None:
 
 
 class Place(BaseModel):
-    """A place."""
-
     city: str
 
 
@@ -209,5 +192,4 @@ async def test_structured_output_is_the_answer(llm: Make) -> None:
         assert (result.answer, result.status) == ('{"city": "Bern"}', "ok"), result.explain()
     async with ChatServer(lambda call: says(call, "I do not know.")) as server:
         result = await _run(FunctionAgent(name="finder", llm=llm(server.url), output_cls=Place), retry=ONCE)
-        assert result.status == "failed"
-        assert "gave no structured output" in result.explain()
+        assert (result.status, "gave no structured output" in result.explain()) == ("failed", True)

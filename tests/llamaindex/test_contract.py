@@ -95,13 +95,7 @@ class _LLMAdapter(_EngineAdapter):
         return _LLMFace(ConductorLLM(workers=workers, planner=planner, **options).conductor)
 
 
-class TestQueryEngine(AdapterContract):
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        return _EngineAdapter()
-
-
-class TestLLM(AdapterContract):
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        return _LLMAdapter()
+class TestLlamaIndex(AdapterContract):
+    @pytest.fixture(params=[_EngineAdapter, _LLMAdapter])
+    def adapter(self, request: pytest.FixtureRequest) -> Adapter:
+        return request.param()

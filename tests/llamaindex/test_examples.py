@@ -25,15 +25,13 @@ FOLDER = "what the contract with the model provider covers a day"
 
 def _facts(text: str) -> str:
     """Say what of the two silos stands in a text, and whether it is told that something is missing."""
-    said = []
-    if "three calls" in text:
-        said.append("A step has three calls.")
-    if "4,500" in text or "4500" in text:
-        said.append("That is 4500.")
-    if "5,000 calls" in text:
-        said.append("The contract covers 5,000 calls a day.")
-    if "has no output" in text:
-        said.append("What the contract covers could not be found out.")
+    known = {
+        "three calls": "A step has three calls.",
+        "4500": "That is 4500.",
+        "5,000 calls": "The contract covers 5,000 calls a day.",
+        "has no output": "What the contract covers could not be found out.",
+    }
+    said = [fact for part, fact in known.items() if part in text.replace("4,500", "4500")]
     return " ".join(said) or "I do not know."
 
 
@@ -76,22 +74,15 @@ def server() -> Iterator[ChatServer]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "contract.md").write_text(
-        "# Contract with the model provider\n\nIt covers 5,000 calls a day.\n"
-    )
+    contract = "# Contract with the model provider\n\nIt covers 5,000 calls a day.\n"
+    (tmp_path / "contract.md").write_text(contract)
     (tmp_path / "lunch.md").write_text("# Lunch\n\nSoup on Monday, stew on Tuesday.\n")
     return tmp_path
 
 
 def _run(script: str, *arguments: str, answers: str = "") -> str:
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / script), *arguments],
-        input=answers,
-        capture_output=True,
-        text=True,
-        timeout=55,
-        check=False,
-    )
+    words = [sys.executable, str(EXAMPLES / script), *arguments]
+    done = subprocess.run(words, input=answers, capture_output=True, text=True, timeout=55, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -122,18 +113,10 @@ def test_the_comparison(server: ChatServer, folder: Path) -> None:
     out = _run("compare.py", server.url, "any", str(folder), QUESTION)
     whole, broken = (_arms(part) for part in out.split("one silo out of order"))
     ours, same = "conductor, retrievers as workers", "conductor, the same engines as workers"
-    sub, one, several = (
-        "SubQuestionQueryEngine",
-        "RouterQueryEngine, one choice",
-        "RouterQueryEngine, several choices",
-    )
-    assert {name: calls for name, (calls, _, _) in whole.items()} == {
-        ours: 2,
-        same: 4,
-        sub: 4,
-        one: 2,
-        several: 4,
-    }
+    sub, one = "SubQuestionQueryEngine", "RouterQueryEngine, one choice"
+    several = "RouterQueryEngine, several choices"
+    made = {name: calls for name, (calls, _, _) in whole.items()}
+    assert made == {ours: 2, same: 4, sub: 4, one: 2, several: 4}
     both = "A step has three calls. The contract covers 5,000 calls a day."
     assert [whole[name][2] for name in (ours, same, sub)] == [both] * 3
     assert whole[one][2] != both  # it asks one silo

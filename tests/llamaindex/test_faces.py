@@ -9,7 +9,7 @@ from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llamaindex.library import Shelf
+from llamaindex.library import AGENTS, Shelf
 from llamaindex.speaking import Blocking, Native
 
 from llama_index_podium import (
@@ -21,9 +21,8 @@ from llama_index_podium import (
     as_planner,
     as_worker,
 )
-from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from podium import Conductor, Limits, Plan, Retry, ScriptedWorker, Step
 from podium.errors import ConfigError
-from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 
@@ -44,40 +43,34 @@ def no_llm() -> Iterator[None]:
     Settings._llm = before
 
 
-TWO_WAYS = r"no planner: give planner=... \(a model.*\), or a podium.Conductor"
-MISTAKES: dict[str, tuple[Callable[[Any], Any], type[Exception]]] = {
-    TWO_WAYS: (lambda face: face(workers=[Blocking("x")]), ConfigError),
-    r"does not accept partal \(did you mean partial\?\)": (
-        lambda face: face(_conductor(), partal="raise"),
+LLMS, MADE = [Blocking("x")], _conductor()
+MISTAKES: list[tuple[type[Exception], str, dict[str, Any]]] = [
+    (ConfigError, r"no planner: give planner=... \(a model.*\), or a podium.Conductor", {"workers": LLMS}),
+    (TypeError, r"does not accept partal \(did you mean partial\?\)", {"conductor": MADE, "partal": "raise"}),
+    (ConfigError, "give a podium.Conductor, or planner=", {"conductor": ScriptedWorker("w", "x")}),
+    (ConfigError, "neither an LLM nor a planner", {"planner": object(), "workers": LLMS}),
+    (
+        ConfigError,
+        "with a planner, workers or options: it has its own",
+        {"conductor": MADE, "limits": Limits()},
+    ),
+    (
         TypeError,
+        "colour: its options are planner, workers, .*limits",
+        {"planner": as_planner(LLMS[0]), "colour": 1},
     ),
-    "give a podium.Conductor, or planner=": (lambda face: face(ScriptedWorker("w", "x")), ConfigError),
-    "neither an LLM nor a planner": (
-        lambda face: face(planner=object(), workers=[Blocking("x")]),
-        ConfigError,
-    ),
-    "got a conductor with a planner, workers or options: it has its own": (
-        lambda face: face(_conductor(), planner=FixedPlanner(PLAN), limits=Limits()),
-        ConfigError,
-    ),
-    "does not accept colour: its options are planner, workers, .*limits": (
-        lambda face: face(planner=FixedPlanner(PLAN), workers=[Blocking("x")], colour="red"),
-        TypeError,
-    ),
-    "or raise": (lambda face: face(_conductor(), partial="drop"), ConfigError),
-    "run_id='monday' names runs in a journal": (
-        lambda face: face(_conductor(), run_id="monday"),
-        ConfigError,
-    ),
-}
-"""How a face cannot be made, by what the error says."""
+    (ConfigError, "or raise", {"conductor": MADE, "partial": "drop"}),
+    (ConfigError, "run_id='monday' names runs in a journal", {"conductor": MADE, "run_id": "monday"}),
+]
+"""How a face cannot be made, and what the error says."""
 
 
 @pytest.mark.parametrize("face", FACES)
 def test_a_mistake_is_said_at_once(face: Any) -> None:
-    for told, (make, kind) in MISTAKES.items():
+    for kind, told, options in MISTAKES:
+        given = {**options}
         with pytest.raises(kind, match=told):
-            make(face)
+            face(*([given.pop("conductor")] if "conductor" in given else []), **given)
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -86,8 +79,7 @@ def test_its_parts_are_those_of_a_conductor(face: Any) -> None:
     workers, chief = [Blocking("x", name="a")], Blocking("x", name="chief")
     made = face(planner=as_planner(chief), workers=workers, limits=Limits(calls=3), labels=["private"])
     assert (made.conductor.planner.name, made.conductor.limits.calls) == ("chief", 3)
-    assert made.conductor.pool.names[0] == "a"
-    assert made.conductor.card.labels == {"private"}
+    assert (made.conductor.pool.names[0], made.conductor.card.labels) == ("a", {"private"})
     assert as_worker(made) is made.conductor
     Settings.llm = Blocking("x", name="settled")
     assert face(workers=workers).conductor.planner.name == "settled"
@@ -103,10 +95,6 @@ async def _retriever(made: Conductor) -> str:
     return (await ConductorRetriever(made, run_id="monday", answer=True).aretrieve("?"))[0].text
 
 
-async def _llm(made: Conductor) -> str:
-    return str((await ConductorLLM(made, run_id="monday").achat([ChatMessage("?")])).message.content)
-
-
 async def _call(made: Conductor) -> str:
     return str((await ConductorLLM(made).achat([ChatMessage("?")], run_id="monday")).message.content)
 
@@ -116,8 +104,7 @@ async def test_a_named_run_is_one_run(ask: Any) -> None:
     """Asked again, also by another object, it is not paid for again."""
     async with MemoryJournal() as journal:
         made = _conductor(journal=journal)
-        assert [await ask(made), await ask(made)] == ["said"] * 2
-        assert len(made.pool[0].requests) == 1
+        assert ([await ask(made), await ask(made)], len(made.pool[0].requests)) == (["said"] * 2, 1)
         (row,) = await journal.runs()
         assert row.run_id.startswith("monday")
 
@@ -126,30 +113,25 @@ STEPS = Plan((Step(0, "a"), Step(0, "b"), Step(0, "c"), Step(0, "d", (0, 1, 2)))
 """Four calls of one worker."""
 ONE = Plan((Step(0, "Acme"),))
 MANY = {"prompt_tokens": 900, "completion_tokens": 30, "total_tokens": 930}
-KINDS = ("tool", "agent", "query engine")
 
 
 def _wrapped(kind: str, conductor: Conductor) -> Any:
     """Return an object of LlamaIndex's around a conductor, as a worker."""
     llm = ConductorLLM(conductor)
-    match kind:
-        case "tool":
-            thing: Any = ConductorToolSpec(conductor).to_tool_list()[0]
-        case "agent":
-            thing = ReActAgent(name="w", llm=llm)
-        case _:
-            thing = RetrieverQueryEngine(Shelf("contracts"), get_response_synthesizer(llm=llm))
-    return as_worker(thing)
+    things: dict[str, Callable[[], Any]] = {
+        "tool": lambda: ConductorToolSpec(conductor).to_tool_list()[0],
+        "agent": lambda: ReActAgent(name="w", llm=llm),
+        "query engine": lambda: RetrieverQueryEngine(Shelf("contracts"), get_response_synthesizer(llm=llm)),
+    }
+    return as_worker(things[kind]())
 
 
 def conductor(worker: Any, steps: Plan, **options: Any) -> Conductor:
     return Conductor(FixedPlanner(steps), [as_worker(worker)], retry=Retry(attempts=1), **options)
 
 
-@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")  # of agents themselves
-@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211")
-@pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning")
-@pytest.mark.parametrize("kind", KINDS)
+@AGENTS
+@pytest.mark.parametrize("kind", ["tool", "agent", "query engine"])
 async def test_limits_and_bills_are_those_of_the_run_around_it(kind: str) -> None:
     """No more calls are made than that run may make; and each is on its bill once."""
     called: list[str] = []

@@ -4,21 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
-from contracts.incomplete_contract import (
-    OBJECT,
-    QUESTION,
-    Seen,
-    calling,
-    check_noticed,
-    check_passed_on,
-    check_refused,
-    conductor_of,
-)
+from contracts import incomplete_contract as contract
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import ChatMessage
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import BaseTool
-from pydantic import BaseModel
 
 from llama_index_podium import (
     ConductorLLM,
@@ -30,13 +20,7 @@ from llama_index_podium import (
 from podium import Conductor
 
 pytestmark = pytest.mark.anyio
-ASKED: Final = [ChatMessage(QUESTION)]
-
-
-class Value(BaseModel):
-    """An object."""
-
-    value: int
+ASKED: Final = [ChatMessage(contract.QUESTION)]
 
 
 def _tool_of(conductor: Conductor) -> BaseTool:
@@ -44,7 +28,7 @@ def _tool_of(conductor: Conductor) -> BaseTool:
 
 
 async def _engine_stream(conductor: Conductor) -> str:
-    response: Any = await ConductorQueryEngine(conductor, streaming=True).aquery(QUESTION)
+    response: Any = await ConductorQueryEngine(conductor, streaming=True).aquery(contract.QUESTION)
     return "".join([piece async for piece in response.async_response_gen()])
 
 
@@ -57,22 +41,22 @@ async def _chat_stream(conductor: Conductor) -> str:
 
 async def _chat_engine(conductor: Conductor) -> str:
     talk = SimpleChatEngine.from_defaults(llm=ConductorLLM(conductor))
-    await talk.achat(QUESTION)  # the first answer is in the second conversation
-    return str(await talk.achat(QUESTION))
+    await talk.achat(contract.QUESTION)  # the first answer is in the second conversation
+    return str(await talk.achat(contract.QUESTION))
 
 
 async def _retriever(conductor: Conductor) -> str:
-    return (await ConductorRetriever(conductor, answer=True).aretrieve(QUESTION))[0].text
+    return (await ConductorRetriever(conductor, answer=True).aretrieve(contract.QUESTION))[0].text
 
 
 FACES: Final[dict[str, Callable[[Conductor], Awaitable[Any]]]] = {
-    "tool": lambda made: _tool_of(made).acall(question=QUESTION),
-    "engine": lambda made: ConductorQueryEngine(made).aquery(QUESTION),
+    "tool": lambda made: _tool_of(made).acall(question=contract.QUESTION),
+    "engine": lambda made: ConductorQueryEngine(made).aquery(contract.QUESTION),
     "engine's stream": _engine_stream,
     "retriever": _retriever,
     "chat engine": _chat_engine,
     "chat's stream": _chat_stream,
-    "completion": lambda made: ConductorLLM(made).acomplete(QUESTION),
+    "completion": lambda made: ConductorLLM(made).acomplete(contract.QUESTION),
 }
 
 
@@ -80,46 +64,47 @@ FACES: Final[dict[str, Callable[[Conductor], Awaitable[Any]]]] = {
 async def test_a_user_notices(face: str) -> None:
     """By the last sentence, because LlamaIndex has no finish reason."""
 
-    async def ask(conductor: Conductor) -> Seen:
-        return Seen(str(await FACES[face](conductor)))
+    async def ask(conductor: Conductor) -> contract.Seen:
+        return contract.Seen(str(await FACES[face](conductor)))
 
-    await check_noticed(ask)
-
-
-CALL: Final = calling("Value")
+    await contract.check_noticed(ask)
 
 
 async def _predicted_stream(conductor: Conductor) -> Any:
-    llm, last = ConductorLLM(conductor), None
-    async for piece in await llm.astream_structured_predict(Value, PromptTemplate(QUESTION)):
-        last = piece
-    return getattr(last, "value", None)
+    stream = await ConductorLLM(conductor).astream_structured_predict(
+        contract.Value, PromptTemplate(contract.QUESTION)
+    )
+    return [piece async for piece in stream][-1].value
 
 
 async def _structured_chat(conductor: Conductor) -> Any:
-    return (await ConductorLLM(conductor).as_structured_llm(Value).achat(ASKED)).raw.value
+    return (await ConductorLLM(conductor).as_structured_llm(contract.Value).achat(ASKED)).raw.value
 
 
-@pytest.mark.parametrize("ask", [_predicted_stream, _structured_chat])
-async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
-    await check_refused(ask, CALL)
+async def _json(conductor: Conductor) -> int:
+    form = {"type": "json_schema", "json_schema": {"name": "v", "schema": contract.Value.model_json_schema()}}
+    llm = ConductorLLM(conductor, response_format=form)
+    return contract.Value.model_validate_json((await llm.acomplete(contract.QUESTION)).text).value
 
 
-async def test_incomplete_json_is_an_error() -> None:
-    async def ask(conductor: Conductor) -> int:
-        form = {"type": "json_schema", "json_schema": {"name": "v", "schema": Value.model_json_schema()}}
-        llm = ConductorLLM(conductor, response_format=form)
-        return Value.model_validate_json((await llm.acomplete(QUESTION)).text).value
-
-    await check_refused(ask, OBJECT)
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (_predicted_stream, contract.calling("Value")),
+        (_structured_chat, contract.calling("Value")),
+        (_json, contract.OBJECT),
+    ],
+)
+async def test_an_incomplete_object_is_an_error(ask: Any, answer: Any) -> None:
+    await contract.check_refused(ask, answer)
 
 
 async def test_the_arguments_of_a_tool_in_text_are_unchanged() -> None:
     """Agents that read tool calls from text would take the sentence for a part of them."""
     asked = 'Thought: I need a tool.\nAction: look\nAction Input: {"at": "it"}'
-    llm = ConductorLLM(conductor_of(asked, is_complete=False))
-    assert (await llm.acomplete(QUESTION)).text == asked
+    llm = ConductorLLM(contract.conductor_of(asked, is_complete=False))
+    assert (await llm.acomplete(contract.QUESTION)).text == asked
 
 
 async def test_a_tool_passes_it_on() -> None:
-    await check_passed_on(as_worker(_tool_of(conductor_of(is_complete=False))))
+    await contract.check_passed_on(as_worker(_tool_of(contract.conductor_of(is_complete=False))))

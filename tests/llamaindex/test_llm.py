@@ -6,16 +6,12 @@ from typing import Any
 
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import (
-    ImageBlock,
-    TextBlock,
-    ThinkingBlock,
-)
+from llama_index.core.base.llms.types import ImageBlock, TextBlock, ThinkingBlock
 from llama_index.core.llms import ChatMessage
 from llama_index.core.program import LLMTextCompletionProgram
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool
-from llamaindex.library import Shelf, planned
+from llamaindex.library import AGENTS, Shelf, planned
 from llamaindex.speaking import Native
 from pydantic import BaseModel
 
@@ -45,13 +41,8 @@ def llm() -> ConductorLLM:
 
 async def test_all_ways_to_ask_give_the_same(llm: ConductorLLM) -> None:
     """Chats and completions, whole and streamed, async and not, in a running loop."""
-    whole = [
-        (await llm.achat(ASKED)).message.content,
-        llm.chat(ASKED).message.content,
-        (await llm.acomplete("?")).text,
-        llm.complete("?").text,
-    ]
-    assert whole == ["one two three"] * 4
+    whole = [(await llm.achat(ASKED)).message.content, llm.chat(ASKED).message.content]
+    assert [*whole, (await llm.acomplete("?")).text, llm.complete("?").text] == ["one two three"] * 4
     chats = [[piece async for piece in await llm.astream_chat(ASKED)], list(llm.stream_chat(ASKED))]
     for pieces in chats:
         assert [piece.delta for piece in pieces] == ["one", " two", " three", ""]
@@ -65,9 +56,7 @@ async def test_a_response_holds_what_the_run_came_to(llm: ConductorLLM) -> None:
     """Also the last of a stream; tokens where LlamaIndex's counters look for them."""
     (*_, last) = [piece async for piece in await llm.astream_chat(ASKED)]
     for response in (await llm.achat(ASKED), last):
-        assert isinstance(response.raw, dict)
-        assert response.raw["podium"]["status"] == "ok"
-        assert response.raw["usage"]["total_tokens"] == 242
+        assert (response.raw["podium"]["status"], response.raw["usage"]["total_tokens"]) == ("ok", 242)
         assert response.additional_kwargs["prompt_tokens"] == 230
         assert response.raw["podium"]["planner"]["name"] == "fixed"
         json.dumps(response.raw["podium"])
@@ -95,8 +84,7 @@ async def test_steps_are_shown_as_thoughts() -> None:
     assert "".join(piece.delta or "" for piece in [*pieces, last]) == "fine"
     for message in (last.message, (await llm.achat(ASKED)).message):
         assert [block.content for block in message.blocks if isinstance(block, ThinkingBlock)] == [thoughts]
-        assert message.content == "fine"
-        assert from_llama([message])[0].text == "fine"
+        assert (message.content, from_llama([message])[0].text) == ("fine", "fine")
     assert (await llm.acomplete("?")).text == "fine"
 
 
@@ -112,11 +100,9 @@ async def test_images_go_to_models_that_can_see_them() -> None:
     sees, reads = (Seeing(_speak, name=name) for name in ("sees", "reads"))
     workers = [as_worker(sees, parts={"image_url"}), reads]
     llm = ConductorLLM(workers=workers, planner=planned((0, "look", ()), (1, "write", (0,))))
-    await llm.achat(
-        [ChatMessage(blocks=[TextBlock(text="What?"), ImageBlock(url="https://example.org/a.png")])]
-    )
-    assert "a.png" in shown["sees"]
-    assert "a.png" not in shown["reads"]
+    asked = [TextBlock(text="What?"), ImageBlock(url="https://example.org/a.png")]
+    await llm.achat([ChatMessage(blocks=asked)])
+    assert [("a.png" in shown[name]) for name in ("sees", "reads")] == [True, False]
     assert "cannot be shown to you" in shown["reads"]
 
 
@@ -161,9 +147,7 @@ async def test_tools_are_offered_and_their_calls_come_back() -> None:
     assert [turn.role for turn in caller.requests[1].tool_messages] == ["assistant", "tool"]
 
 
-@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")  # of agents themselves
-@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211")
-@pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning")
+@AGENTS
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_a_function_agent_thinks_with_it(*, streaming: bool) -> None:
     """LlamaIndex's agent calls the tool, and the conductor answers with what it returned."""
@@ -184,9 +168,8 @@ async def test_an_agent_can_ask_a_conductor_by_tools() -> None:
     assert {node.node_id for node in answer.raw_output.source_nodes} == {"c1", "shared"}
     assert answer.raw_output.metadata["status"] == "ok"
     assert "ends in March" in str(tools["ask_team"].call(question="?"))
-    assert str(await tools["plan_for_team"].acall(question="?")) == (
-        "0. contracts: Acme\n1. gather: all (shown step 0)"
-    )
+    plan = "0. contracts: Acme\n1. gather: all (shown step 0)"
+    assert str(await tools["plan_for_team"].acall(question="?")) == plan
     assert str(tools["plan_for_team"].call(question="?")).startswith("0. contracts")
     assert "team of specialists" in tools["ask_team"].metadata.description
     assert list(tools["ask_team"].metadata.get_parameters_dict()["properties"]) == ["question"]
@@ -199,8 +182,6 @@ CUT = '{"days": 2, "city": "Ber'
 
 
 class Trip(BaseModel):
-    """A place, and for how long."""
-
     city: str
     days: int
 
@@ -236,13 +217,8 @@ def _calling(arguments: str, name: str = "Trip") -> ConductorLLM:
 async def test_an_object_is_read(llm: ConductorLLM) -> None:
     """From text or from a call, however it is asked for; a stream has it once, and last."""
     chat, trip = llm.as_structured_llm(Trip), Trip(city="Bern", days=2)
-    found = [
-        await llm.astructured_predict(Trip, WHERE),
-        llm.structured_predict(Trip, WHERE),
-        (await chat.achat(ASKED)).raw,
-        chat.chat(ASKED).raw,
-    ]
-    assert found == [trip] * 4
+    found = [await llm.astructured_predict(Trip, WHERE), llm.structured_predict(Trip, WHERE)]
+    assert [*found, (await chat.achat(ASKED)).raw, chat.chat(ASKED).raw] == [trip] * 4
     if STREAMS_TEXT or llm.metadata.is_function_calling_model:
         pieces = [piece async for piece in await llm.astream_structured_predict(Trip, WHERE)]
         assert (pieces[-1], list(llm.stream_structured_predict(Trip, WHERE))[-1]) == (trip, trip)

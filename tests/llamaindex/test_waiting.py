@@ -15,7 +15,6 @@ pytestmark = pytest.mark.anyio
 
 
 async def engine(conductor: Conductor) -> str:
-    """Ask a query engine."""
     return str(await ConductorQueryEngine(conductor).aquery(QUESTION))
 
 

@@ -1,5 +1,6 @@
-"""Workflows of the user's own as workers."""
+"""Workflows of the user's own as workers, and a conductor as a workflow, with the people whom it asks."""
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -8,6 +9,7 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.llms import ChatMessage
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.workflow import (
+    Context,
     HumanResponseEvent,
     InputRequiredEvent,
     StartEvent,
@@ -15,17 +17,19 @@ from llama_index.core.workflow import (
     Workflow,
     step,
 )
+from llamaindex.library import Shelf
 from llamaindex.speaking import Native
 
-from llama_index_podium import ConductorQueryEngine, as_worker
-from podium import Conductor, Plan, Step
-from podium.errors import ConfigError
-from podium.execution import Retry
+from llama_index_podium import ConductorQueryEngine, ConductorWorkflow, as_worker
+from llama_index_podium.events import PersonAskedEvent, ProgressEvent
+from podium import Conductor, FunctionWorker, Plan, Result, Retry, ScriptedWorker, Step
+from podium.errors import ConfigError, RunFailed
+from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
-from podium.types import Result
+from podium.policy import Policy
+from podium.workers import Card, Gather, PersonWorker, StepInput
 
 pytestmark = pytest.mark.anyio
-
 ONCE = Retry(attempts=1)
 
 
@@ -43,7 +47,6 @@ class Traveller(Workflow):
 
     @step
     async def plan(self, event: Trip) -> StopEvent:
-        """Plan it."""
         if self.llm is None:
             return StopEvent(result={"city": event.city, "days": event.days})
         return StopEvent(result=await self.llm.achat([ChatMessage(f"{event.city} {event.days}")]))
@@ -59,7 +62,6 @@ class Plain(Workflow):
 
     @step
     async def answer(self, event: StartEvent) -> StopEvent:
-        """Answer."""
         self.seen.append(event.query)
         return StopEvent(result=self.result)
 
@@ -77,8 +79,8 @@ async def test_its_start_event_says_what_it_is_given() -> None:
     refused = await _run(Traveller(), '{"town": "Ulm"}')
     assert refused.outcomes[0].problem.code == "worker_refused"
     card = as_worker(Traveller()).card
-    assert card.name == "Traveller"
-    assert card.description.startswith('Plans a trip. Its subtask is its "city"')
+    assert (card.name, card.description[:12]) == ("Traveller", "Plans a trip")
+    assert 'Its subtask is its "city"' in card.description
 
 
 async def test_a_start_event_without_fields_needs_a_name() -> None:
@@ -106,12 +108,11 @@ NODE = NodeWithScore(node=TextNode(id_="n", text="a passage"), score=0.5)
 )
 async def test_what_it_ends_with_is_text(result: Any, text: str) -> None:
     worker = as_worker(Plain(result), name="w", input_field="query")
-    response = await ConductorQueryEngine(
-        workers=[worker], planner=FixedPlanner(Plan((Step(0, "x"),)))
-    ).aquery("?")
+    engine = ConductorQueryEngine(workers=[worker], planner=FixedPlanner(Plan((Step(0, "x"),))))
+    response = await engine.aquery("?")
     assert str(response) == text
     nodes = [node.node_id for node in response.source_nodes]
-    assert nodes == (["n"] if result == [NODE] or isinstance(result, Response) else [])
+    assert nodes == ([] if isinstance(result, ChatMessage) else ["n"])
 
 
 async def test_its_errors_are_told() -> None:
@@ -145,19 +146,153 @@ async def test_its_errors_are_told() -> None:
 
 
 class Found(StopEvent):
-    """An end of the workflow's own."""
-
     town: str
 
 
 class Finder(Workflow):
-    """Ends with an event of its own."""
-
     @step
     async def find(self, event: Trip) -> Found:
-        """Find it."""
         return Found(town=event.city)
 
 
 async def test_an_end_of_its_own_is_json() -> None:
     assert (await _run(Finder())).answer == '{"town": "Bern"}'
+
+
+Answer = Callable[[Any], HumanResponseEvent]
+
+
+async def _heard(handler: Any, answer: Answer | None = None) -> tuple[Any, list[Any]]:
+    """Return the result of a workflow and its events, each answered as `answer` says."""
+    events = []
+    with anyio.fail_after(20):
+        async for event in handler.stream_events():
+            events.append(event)
+            if isinstance(event, InputRequiredEvent) and answer is not None:
+                handler.ctx.send_event(answer(event))
+        return await handler, events
+
+
+def asked(events: list[Any]) -> list[PersonAskedEvent]:
+    return [event for event in events if isinstance(event, PersonAskedEvent)]
+
+
+async def test_it_streams_the_answer_and_the_steps() -> None:
+    """The result has the nodes behind the answer; a map's items are counted."""
+    plan = Plan((Step(0, "{{item}}", each=("March", "Acme")), Step(1, "join", (0,))))
+    workers = [as_worker(Shelf("contracts"), name="contracts"), ScriptedWorker("writer", "It ends in March.")]
+    made = ConductorWorkflow(planner=FixedPlanner(plan), workers=workers, show_steps=True)
+    response, events = await _heard(made.run(user_msg="When?"))
+    assert str(response) == "It ends in March."
+    assert {node.metadata["podium_steps"][0] for node in response.source_nodes} == {0}
+    assert all(node.score is not None for node in response.source_nodes)
+    told = [event for event in events if isinstance(event, ProgressEvent)]
+    assert "".join(event.delta for event in told) == "It ends in March."
+    progress = "".join(event.progress for event in told)
+    assert progress.startswith("Plan by fixed:\n0. contracts: {{item}} (for each of 2)\n1. writer")
+    assert "2 of 2" in progress
+    quiet = ConductorWorkflow(made.conductor)
+    _, events = await _heard(quiet.run(user_msg="When?"))
+    assert not any(event.progress for event in events if isinstance(event, ProgressEvent))
+
+
+def _refunds(**options: Any) -> tuple[ConductorWorkflow, list[str]]:
+    """Return a workflow whose action waits for approval, and what was carried out."""
+    done: list[str] = []
+
+    def refund(asked: StepInput) -> str:
+        done.append(asked.subtask)
+        return f"refunded {asked.subtask}"
+
+    worker = FunctionWorker(refund, card=Card(name="refund"), acts=True)
+    plan = FixedPlanner(Plan((Step(0, "order 1017"),)))
+    return ConductorWorkflow(planner=plan, workers=[worker], **options), done
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind", "name"),
+    [(Policy(approve="later"), "plan", "plan"), (Policy(approve="later", ask="actions"), "action", "0")],
+)
+async def test_a_person_approves_what_waits(policy: Policy, kind: Any, name: str) -> None:
+    """The question says what it is about; another word than yes or no is asked again."""
+    made, done = _refunds(policy=policy)
+    words = iter(["maybe", "yes"])
+    response, events = await _heard(
+        made.run(user_msg="?"), lambda event: HumanResponseEvent(response=next(words), name=event.name)
+    )
+    first, again = asked(events)
+    assert (first.kind, first.name, first.run_id) == (kind, name, response.metadata["run_id"])
+    assert all(part in first.prefix for part in ("refund", "order 1017"))
+    assert again.prefix.startswith("'maybe' is neither yes nor no\n")
+    assert (str(response), done) == ("refunded order 1017", ["order 1017"])
+
+
+async def test_what_is_refused_is_not_done() -> None:
+    made, done = _refunds(policy=Policy(approve="later"))
+    with pytest.raises(RunFailed, match="too expensive"):
+        await _heard(made.run(user_msg="?"), lambda event: HumanResponseEvent(response="No, too expensive"))
+    assert done == []
+
+
+async def test_people_answer_the_questions_of_steps_in_any_order() -> None:
+    """Each under its name; a choice that there is not is asked again."""
+    people = [PersonWorker("north", choices=["a", "b"]), PersonWorker("south")]
+    plan = Plan((Step(0, "A or b?"), Step(1, "How many?"), Step(2, "join", (0, 1))))
+    made = ConductorWorkflow(planner=FixedPlanner(plan), workers=[*people, Gather()])
+    handler, seen, events = made.run(user_msg="?"), dict[str, PersonAskedEvent](), []
+    with anyio.fail_after(20):
+        async for event in handler.stream_events():
+            if not isinstance(event, PersonAskedEvent):
+                continue
+            events.append(event)
+            seen[event.name] = event
+            if len(events) == 2:
+                handler.ctx.send_event(HumanResponseEvent(response="seven"))  # of whom?
+            if len(events) == 4:
+                handler.ctx.send_event(HumanResponseEvent(response="seven", name="1"))
+                handler.ctx.send_event(HumanResponseEvent(response="c", name="0"))
+            if len(events) == 5:
+                handler.ctx.send_event(HumanResponseEvent(response="b"))
+        response = await handler
+    assert [event.name for event in events] == ["0", "1", "0", "1", "0"]
+    assert seen["0"].choices == ["a", "b"]
+    assert "needs one of the names" in events[2].prefix
+    assert "one of" in events[4].prefix
+    assert {"b", "seven"} <= set(str(response).split())
+
+
+class Careful(Workflow):
+    @step
+    async def ask(self, event: StartEvent) -> InputRequiredEvent:
+        return InputRequiredEvent(prefix=f"Really {event.task}?")
+
+    @step
+    async def act(self, event: HumanResponseEvent) -> StopEvent:
+        return StopEvent(result=f"said {event.response}")
+
+
+async def test_a_worker_asks_by_its_own_events() -> None:
+    """While other steps run; two questions are asked one after the other."""
+    workers = [as_worker(Careful(), name=name, input_field="task") for name in ("one", "two")]
+    plan = Plan((Step(0, "pay"), Step(1, "sell"), Step(2, "join", (0, 1))))
+    made = ConductorWorkflow(planner=FixedPlanner(plan), workers=[*workers, Gather()])
+    response, events = await _heard(
+        made.run(user_msg="?"), lambda event: HumanResponseEvent(response=event.prefix.split()[1])
+    )
+    assert len([event for event in events if isinstance(event, InputRequiredEvent)]) == 2
+    assert {"pay?", "sell?"} <= set(str(response).split())
+
+
+async def test_a_context_that_was_stored_goes_on() -> None:
+    async with MemoryJournal() as journal:
+        made, done = _refunds(policy=Policy(approve="later"), journal=journal)
+        handler = made.run(user_msg="?")
+        async for event in handler.stream_events():
+            if isinstance(event, PersonAskedEvent):
+                stored = handler.ctx.to_dict()
+                await handler.cancel_run()
+                break
+        other = ConductorWorkflow(made.conductor)
+        handler = other.run(ctx=Context.from_dict(other, stored))
+        handler.ctx.send_event(HumanResponseEvent(response="yes"))
+        assert (str(await handler), done) == ("refunded order 1017", ["order 1017"])

@@ -1,9 +1,11 @@
 """A crew of two agents with a conductor as its manager."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from crewai import Agent, Crew, Process, Task
+from crewai.events.event_bus import crewai_event_bus
 from pydantic import BaseModel
 from servers.speaking_llm import SpeakingLLM
 
@@ -14,6 +16,17 @@ PLAN = """
 {"worker": 0, "subtask": "find the age", "access": []}
 {"worker": 1, "subtask": "write it down", "access": [0, 1]}
 """
+
+
+@contextmanager
+def heard(*kinds: Any) -> Iterator[list[Any]]:
+    """Yield the events of these kinds, all of which are there at the end."""
+    told = list[Any]()
+    with crewai_event_bus.scoped_handlers():
+        for kind in kinds:
+            crewai_event_bus.on(kind)(lambda source, event: told.append(event))
+        yield told
+        crewai_event_bus.flush()
 
 
 class Finding(BaseModel):

@@ -8,17 +8,9 @@ import pytest
 from servers.chat_server import Call, ChatServer, Reply, says
 
 CONFIG = """
-[endpoints.lab]
-base_url = "{url}"
-provider = "vllm"
-
-[workers.small]
-endpoint = "lab"
-model = "small"
-price = {{ input = 1.0, output = 2.0 }}
-
-[planner]
-type = "rule"
+endpoints.lab = {{ base_url = "{url}", provider = "vllm" }}
+workers.small = {{ endpoint = "lab", model = "small", price = {{ input = 1.0, output = 2.0 }} }}
+planner.type = "rule"
 """
 QUESTIONS = [
     {

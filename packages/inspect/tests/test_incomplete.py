@@ -20,7 +20,7 @@ ROW: Final = f'{{"question": "{QUESTION}", "answer": "{ANSWER}", "grader": "exac
 def sample_of(task: Task, **options: Any) -> EvalSample:
     (log,) = evaluate(task, **options)
     assert log.status == "success", log.error
-    (sample,) = read_eval_log(log.location).samples or []
+    (sample,) = read_eval_log(log.location).samples
     return sample
 
 

@@ -1,11 +1,11 @@
-"""A conductor is a model of Inspect: in evaluations, from its cache, with its errors."""
+"""A conductor is a model of Inspect: in evaluations, from its cache, with its errors and actions."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from contracts.actions_contract import ActionHost, ActionsContract, Refund
 from contracts.waiting_contract import QUESTION as WAITING, check_waiting
 from inspect_ai import Task, eval as evaluate
 from inspect_ai.agent import react
@@ -17,11 +17,12 @@ from inspect_ai.tool import Tool, tool
 from servers.chat_server import USAGE, Call, ChatServer, Reply, says
 
 from inspect_podium import conductor_model
-from podium import Card, Conductor, Plan, Price, Retry, Step
+from podium import Card, ChatWorker, Conductor, Endpoint, Plan, Price, Retry, ScriptedWorker, Step
+from podium.hosts import ToolWorker, tool_call
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.workers import ChatWorker, Endpoint, ScriptedWorker
+from podium.workers import FREE, Worker
 
 QUESTION = "What is 2 + 2?"
 PRICE = Price(input=1.0, output=2.0)
@@ -42,12 +43,9 @@ def test_a_conductor_answers(config: Path, server: ChatServer) -> None:
     log = asked("podium/mine")
     assert (log.status, log.eval.model) == ("success", "podium/mine"), log.error
     read = read_eval_log(log.location)
-    assert read.samples is not None
     (sample,) = read.samples
-    assert sample.output.completion == "So \\boxed{4}."
-    assert sample.scores is not None
-    assert sample.scores["includes"].value == "C"
-    facts = (sample.output.metadata or {})["podium"]
+    assert (sample.output.completion, sample.scores["includes"].value) == ("So \\boxed{4}.", "C")
+    facts = sample.output.metadata["podium"]
     assert (facts["status"], facts["steps"][0]["output"]) == ("ok", "So \\boxed{4}.")
     usage = read.stats.model_usage["podium/mine"]
     assert usage.total_tokens == facts["usage"]["input_tokens"] + facts["usage"]["output_tokens"] > 0
@@ -96,28 +94,20 @@ def lacking(server: ChatServer) -> Conductor:
 
 def test_the_log_has_the_usage_of_a_run_without_an_answer(server: ChatServer) -> None:
     log = asked(conductor_model(lacking(server), "mine", partial="raise"))
-    assert log.status == "error"
-    assert len(server.calls) == 1
+    assert (log.status, len(server.calls)) == ("error", 1)
     usage = read_eval_log(log.location).stats.model_usage["podium/mine"]
-    assert usage.total_tokens >= USAGE["total_tokens"]
-    assert usage.total_cost is not None
+    assert (usage.total_tokens >= USAGE["total_tokens"], usage.total_cost is None) == (True, False)
 
 
 def test_a_sample_that_is_repeated_finds_its_run_that_waits() -> None:
     """Inspect repeats a sample after each error; another sample is another run."""
-    journal = SqlJournal(Path("runs.db"))
-    plan = Plan((Step(0, "Say it."),))
-    made = Conductor(
-        FixedPlanner(plan),
-        [ScriptedWorker("one", "4")],
-        policy=Policy(approve="later"),
-        journal=journal,
-    )
+    journal, plan = SqlJournal(Path("runs.db")), Plan((Step(0, "Say it."),))
+    options: Any = {"policy": Policy(approve="later"), "journal": journal}
+    made = Conductor(FixedPlanner(plan), [ScriptedWorker("one", "4")], **options)
     task = Task(dataset=[Sample(input=QUESTION, target="4", id=name) for name in "ab"], scorer=includes())
     (log,) = evaluate(task, model=conductor_model(made), retry_on_error=2, fail_on_error=False)
-    assert [len(sample.error_retries or ()) for sample in log.samples or ()] == [2, 2]
-    rows = asyncio.run(journal.runs())
-    assert [row.state for row in rows] == ["waiting", "waiting"]
+    assert [len(sample.error_retries) for sample in log.samples] == [2, 2]
+    assert [row.state for row in asyncio.run(journal.runs())] == ["waiting", "waiting"]
 
 
 @pytest.mark.parametrize("partial", ["return", "raise"])
@@ -126,9 +116,8 @@ def test_an_agent_ends_at_an_incomplete_answer(server: ChatServer, partial: Any)
     server.reply = lambda call: says(call, "It is 4.")
     task = Task(dataset=[Sample(input=QUESTION, target="4")], solver=react(), scorer=includes())
     (log,) = evaluate(task, model=conductor_model(lacking(server), partial=partial), message_limit=20)
-    assert len(server.calls) == 1
-    assert (log.status == "error") == (partial == "raise")
-    (sample,) = log.samples or ()
+    assert (len(server.calls), log.status == "error") == (1, partial == "raise")
+    (sample,) = log.samples
     if partial == "return":
         assert (sample.output.completion, sample.output.stop_reason) == ("It is 4.", "model_length")
         assert "(Not complete: " in (sample.output.error or "")
@@ -155,9 +144,8 @@ def adder() -> Tool:
 def uses_tools(call: Call) -> Reply:
     told = [message["content"] for message in call.body["messages"] if message["role"] == "tool"]
     name, arguments = ("submit", {"answer": told[0]}) if told else ("adder", {"x": 2, "y": 2})
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    calls = [{"id": f"call_{len(told)}", "type": "function", "function": function}]
-    return says(call, "", tool_calls=calls, finish_reason="tool_calls")
+    asked = [tool_call(f"call_{len(told)}", name, arguments)]
+    return says(call, "", tool_calls=asked, finish_reason="tool_calls")
 
 
 def test_an_agent_of_inspect_uses_its_tools(config: Path, server: ChatServer) -> None:
@@ -166,17 +154,13 @@ def test_an_agent_of_inspect_uses_its_tools(config: Path, server: ChatServer) ->
     seeker = ScriptedWorker("seeker", "Adding is allowed.")
     plan = FixedPlanner(Plan((Step(0, "Look it up."), Step(1, "Answer.", (0,)))))
     made = Conductor(plan, [seeker, ChatWorker("small", endpoint=Endpoint(server.url))])
-    task = Task(
-        dataset=[Sample(input=QUESTION, target="4")], solver=react(tools=[adder()]), scorer=includes()
-    )
+    data, solver = [Sample(input=QUESTION, target="4")], react(tools=[adder()])
+    task = Task(dataset=data, solver=solver, scorer=includes())
     for model, calls in ((get_model("podium/mine", memoize=False), 2), (conductor_model(made), 4)):
         (log,) = evaluate(task, model=model)
         assert log.status == "success", log.error
-        assert log.samples is not None
         (sample,) = log.samples
-        assert sample.output.completion == "4"
-        assert sample.scores is not None
-        assert sample.scores["includes"].value == "C"
+        assert (sample.output.completion, sample.scores["includes"].value) == ("4", "C")
         assert len(server.calls) == calls
     assert len(seeker.requests) == 1
 
@@ -187,7 +171,6 @@ def test_settings_reach_the_worker(config: Path, server: ChatServer) -> None:
     assert (body["temperature"], body["seed"], body["stop"]) == (0.5, 3, ["END"])
     assert 77 in (body.get("max_tokens"), body.get("max_completion_tokens"))
     log = asked("podium/mine", top_k=5, logprobs=True)
-    assert log.error is not None
     assert "does not accept logprobs, top_k" in log.error.message or "top_k" in log.error.message
 
 
@@ -198,6 +181,28 @@ def test_a_conversation_is_read(config: Path, server: ChatServer) -> None:
     assert "Be brief." in str(server.calls[0].body["messages"])
     image = ContentImage(image="data:image/png;base64,iVBORw0KGgo=")
     log = asked("podium/mine", [ChatMessageUser(content=[ContentText(text=QUESTION), image])])
-    assert log.error is not None
     assert "'image_url', and no worker can be shown it" in log.error.message
     assert image.image not in str([call.body for call in server.calls])
+
+
+ORDER = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
+
+
+class Asked(ActionHost):
+    """A model; its pool has workers of Podium only."""
+
+    def tool(self, refund: Refund) -> Worker:
+        async def call(arguments: dict[str, int]) -> str:
+            return refund(arguments["order"])
+
+        return ToolWorker(ORDER, call, card=Card(name="refund", price=FREE))
+
+    async def ask(self, conductor: Conductor) -> tuple[str, str]:
+        output = await conductor_model(conductor).generate("Refund it.")
+        return (output.metadata or {})["podium"]["status"], output.completion
+
+
+class TestActions(ActionsContract):
+    @pytest.fixture
+    def host(self) -> ActionHost:
+        return Asked()

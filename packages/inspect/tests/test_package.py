@@ -7,12 +7,9 @@ from importlib.metadata import version
 import inspect_podium
 
 
-def test_the_version_is_the_modules_own() -> None:
+def test_it_has_the_version_of_podium_and_imports_no_inspect() -> None:
     told = version("inspect-podium")
     assert inspect_podium.__version__ == told == version("podium-conductor")
-
-
-def test_importing_it_does_not_import_inspect() -> None:
     code = (
         "import sys, inspect_podium; assert 'inspect_ai' not in sys.modules; "
         "inspect_podium.conductor_model; assert 'inspect_ai' in sys.modules"

@@ -19,20 +19,15 @@ from podium_evals.recorded import Question, Recording, Recordings, Sample, write
 
 def value(log: EvalLog) -> float:
     assert log.status == "success", log.error
-    assert log.results is not None
     return log.results.scores[0].metrics["mean"].value
 
 
 def test_questions_are_answered_and_graded(config: Path, sums: str, server: ChatServer) -> None:
     """By a conductor as the model; kinds are clusters of the standard error."""
-    (log,) = evaluate(
-        "inspect_podium/questions", task_args={"file": sums}, model=get_model("podium/mine", memoize=False)
-    )
-    assert value(log) == 0.75
-    assert log.samples is not None
-    assert {sample.metadata["kind"] for sample in log.samples} == {"even", "odd"}
-    assert {sample.scores["graded"].answer for sample in log.samples if sample.scores} == {"7", "2", "4", "6"}
-    assert log.results is not None
+    model = get_model("podium/mine", memoize=False)
+    (log,) = evaluate("inspect_podium/questions", task_args={"file": sums}, model=model)
+    assert (value(log), {sample.metadata["kind"] for sample in log.samples}) == (0.75, {"even", "odd"})
+    assert {sample.scores["graded"].answer for sample in log.samples} == {"7", "2", "4", "6"}
     assert log.results.scores[0].metrics["stderr"].value > 0
 
 
@@ -40,15 +35,13 @@ def test_a_conductor_is_a_solver(config: Path, sums: str, server: ChatServer) ->
     """Its plan and steps are in the transcript and in the metadata, its usage in the log."""
     (log,) = evaluate(questions(sums), solver=conductor(str(config)), model="none/none")
     assert value(log) == 0.75
-    assert log.samples is not None
     told = [sample.metadata["podium"]["usage"] for sample in log.samples]
     used = log.stats.model_usage["podium/conductor"].total_tokens
     assert used == sum(usage["input_tokens"] + usage["output_tokens"] for usage in told) > 0
     sample = log.samples[1]
     assert sample.metadata["podium"]["steps"][0]["output"] == sample.output.completion
-    read = read_eval_log(log.location, resolve_attachments=True).samples or []
-    (shown,) = [event.data for event in read[1].events if event.event == "info" and event.source == "podium"]
-    assert isinstance(shown, str)
+    (_, read, *_) = read_eval_log(log.location, resolve_attachments=True).samples
+    (shown,) = [event.data for event in read.events if event.event == "info" and event.source == "podium"]
     assert re.match(r"\*\*ok\*\*, planned by rule, 1 step, [1-9]\d* tokens, cost \$", shown)
     assert shown.splitlines()[-1].startswith("| 0 | small |  | ")
     assert sample.messages[-1].text == "So \\boxed{2}."
@@ -82,22 +75,14 @@ def answers(tmp_path: Path) -> str:
 def test_a_recording_is_a_task(answers: str, workers: str, score: float) -> None:
     """One worker alone or the vote of several; epochs take the samples in turn, and no model is called."""
     (log,) = evaluate("inspect_podium/recording", task_args={"file": answers, "workers": workers}, epochs=2)
-    assert value(log) == score
-    assert log.samples is not None
-    assert len(log.samples) == 12
-    assert log.stats.model_usage == {}
+    assert (value(log), len(log.samples), log.stats.model_usage) == (score, 12, {})
     if workers == "a":
-        assert {sample.scores["recorded_score"].value for sample in log.samples if sample.scores} == {
-            0.0,
-            1.0,
-        }
+        assert {sample.scores["recorded_score"].value for sample in log.samples} == {0.0, 1.0}
 
 
 def test_what_nobody_recorded_has_no_score(answers: str) -> None:
     planner = FixedPlanner(Plan((Step(0, "Rephrase the question."),)))
     (log,) = evaluate(recording(answers, planner=planner))
-    assert log.status == "error"
-    assert log.error is not None
-    assert "unrecorded" in log.error.message
+    assert (log.status, "unrecorded" in log.error.message) == ("error", True)
     with pytest.raises(ConfigError, match=r"missing\.jsonl cannot be read"):
         recording("missing.jsonl")

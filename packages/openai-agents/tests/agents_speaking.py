@@ -1,10 +1,10 @@
 """Models and agents of the SDK that say what a test scripts, and clients of loopback servers."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agents import Agent, Model, ModelResponse, OpenAIChatCompletionsModel, Usage
-from agents.items import TResponseOutputItem, TResponseStreamEvent
+from agents.items import TResponseOutputItem
 from openai import AsyncOpenAI
 from openai.types.responses import (
     Response,
@@ -39,60 +39,35 @@ class SpeakingModel(Model):
         self._speak = speak
         self.asked: list[str] = []
 
-    async def get_response(
-        self,
-        system_instructions: str | None,
-        input: Any,  # noqa: A002 - as the SDK has it
-        *_: Any,
-        **__: Any,
-    ) -> ModelResponse:
-        text = await self._said(system_instructions, input)
-        used = Usage(requests=1, input_tokens=READ, output_tokens=WRITTEN, total_tokens=READ + WRITTEN)
-        return ModelResponse([message(text)], used, None)
-
-    async def stream_response(
-        self,
-        system_instructions: str | None,
-        input: Any,  # noqa: A002 - as the SDK has it
-        *_: Any,
-        **__: Any,
-    ) -> AsyncIterator[TResponseStreamEvent]:
-        text = await self._said(system_instructions, input)
-        for number, word in enumerate(text.split(" ")):
-            yield ResponseTextDeltaEvent(
-                delta=word if number == 0 else f" {word}",
-                item_id="m",
-                output_index=0,
-                content_index=0,
-                logprobs=[],
-                sequence_number=number,
-                type="response.output_text.delta",
-            )
-        response = Response(
-            id="r",
-            created_at=0,
-            model="speaking",
-            object="response",
-            output=[message(text)],
-            tool_choice="auto",
-            tools=[],
-            parallel_tool_calls=True,
-            status="completed",
-            usage=ResponseUsage(
-                input_tokens=READ,
-                output_tokens=WRITTEN,
-                total_tokens=READ + WRITTEN,
-                input_tokens_details=InputTokensDetails(cached_tokens=0, cache_write_tokens=0),
-                output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
-            ),
-        )
-        yield ResponseCompletedEvent(response=response, sequence_number=99, type="response.completed")
-
-    async def _said(self, instructions: str | None, items: Any) -> str:
+    async def _told(self, system: str | None, items: Any) -> str:
         texts = [items] if isinstance(items, str) else [str(item.get("content", "")) for item in items]
-        shown = "\n".join([instructions or "", *texts])
-        self.asked.append(shown)
-        return await self._speak(shown)
+        self.asked.append("\n".join([system or "", *texts]))
+        return await self._speak(self.asked[-1])
+
+    async def get_response(self, system_instructions: str | None, input: Any, *_: Any, **__: Any) -> Any:  # noqa: A002
+        said = message(await self._told(system_instructions, input))
+        used = Usage(requests=1, input_tokens=READ, output_tokens=WRITTEN, total_tokens=READ + WRITTEN)
+        return ModelResponse([said], used, None)
+
+    async def stream_response(self, system_instructions: str | None, input: Any, *_: Any, **__: Any) -> Any:  # noqa: A002
+        text = await self._told(system_instructions, input)
+        at: Any = {"item_id": "m", "output_index": 0, "content_index": 0, "logprobs": []}
+        for number, word in enumerate(text.split(" ")):
+            piece = word if number == 0 else f" {word}"
+            yield ResponseTextDeltaEvent(
+                delta=piece, sequence_number=number, type="response.output_text.delta", **at
+            )
+        usage = ResponseUsage(
+            input_tokens=READ,
+            output_tokens=WRITTEN,
+            total_tokens=READ + WRITTEN,
+            input_tokens_details=InputTokensDetails(cached_tokens=0, cache_write_tokens=0),
+            output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
+        )
+        facts: Any = {"id": "r", "created_at": 0, "model": "speaking", "object": "response", "tools": []}
+        facts |= {"tool_choice": "auto", "parallel_tool_calls": True, "status": "completed"}
+        response = Response(output=[message(text)], usage=usage, **facts)
+        yield ResponseCompletedEvent(response=response, sequence_number=99, type="response.completed")
 
 
 def speaker(name: str, speak: Speak, **options: Any) -> Agent[Any]:

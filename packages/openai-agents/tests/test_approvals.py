@@ -5,14 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from agents import (
-    Agent,
-    Runner,
-    RunResult,
-    RunResultStreaming,
-    RunState,
-    SQLiteSession,
-)
+from agents import Agent, Runner, RunResult, RunResultStreaming, RunState, SQLiteSession
 from agents_speaking import ModelServer
 from servers.capable import capable
 
@@ -79,6 +72,19 @@ def told(result: Result) -> list[tuple[str, dict[str, Any]]]:
     return [(str(each.name), json.loads(each.arguments or "")) for each in result.interruptions]
 
 
+async def decided(run: Run, agent: Any, result: Result, said: str = "", **more: Any) -> Result:
+    """Approve the first interruption of a stored state, or reject it with a message, and run the state."""
+    state = await stored(result, agent)
+    first = state.get_interruptions()[0]
+    if rejection := more.pop("rejection", None):
+        state.reject(first, rejection_message=rejection)
+    else:
+        state.approve(first)
+    if said:
+        state.add_input(said)
+    return await run(agent, state, **more)
+
+
 async def test_a_plan_is_approved(run: Run) -> None:
     """It is shown in the arguments; each call of the model counts its own tokens."""
     team = Team("look", policy=Policy(approve="later"))
@@ -86,11 +92,8 @@ async def test_a_plan_is_approved(run: Run) -> None:
     ((name, facts),) = told(result)
     assert (name, facts["plan"]) == ("approve_plan", ["0. look: task 0", "1. writer: task 1 (shown step 0)"])
     assert podium_metadata(result)["status"] == "waiting"
-    state = await stored(result, team.agent)
-    state.approve(state.get_interruptions()[0])
-    result = await run(team.agent, state)
-    assert result.interruptions == []
-    assert result.final_output.startswith("It is")
+    result = await decided(run, team.agent, result)
+    assert (result.interruptions, result.final_output[:5]) == ([], "It is")
     assert podium_metadata(result)["run_id"] == facts["run_id"]
     assert result.context_wrapper.usage.total_tokens == 62
 
@@ -100,10 +103,8 @@ async def test_a_refused_plan_ends_the_run_with_its_reason(run: Run) -> None:
     team = Team("look", policy=Policy(approve="later"))
     session = SQLiteSession("s")
     result = await run(team.agent, "How?", session=session)
-    state = result.to_state()
-    state.reject(state.get_interruptions()[0], rejection_message="Too dear.")
     with pytest.raises(RunFailed, match=r"Too dear\."):
-        await run(team.agent, state, session=session)
+        await decided(run, team.agent, result, session=session, rejection="Too dear.")
     result = await run(team.agent, "And now?", session=session)
     assert [name for name, _ in told(result)] == ["approve_plan"]
     assert len(await team.conductor.journal.runs()) == 2
@@ -116,15 +117,9 @@ async def test_an_action_is_approved_or_refused(run: Run, *, approved: bool) -> 
     result = await run(team.agent, "Refund it.")
     ((name, facts),) = told(result)
     assert (name, facts["worker"], facts["step"]) == ("approve_action", "refund", "1")
-    state = await stored(result, team.agent)
-    if approved:
-        state.approve(state.get_interruptions()[0])
-    else:
-        state.reject(state.get_interruptions()[0], rejection_message="Not today.")
-    result = await run(team.agent, state)
+    result = await decided(run, team.agent, result, rejection=None if approved else "Not today.")
     assert len(team.refunds) == int(approved)
-    facts = podium_metadata(result)
-    assert facts["status"] == ("ok" if approved else "partial")
+    assert podium_metadata(result)["status"] == ("ok" if approved else "partial")
     assert approved or "Not today." in result.final_output
 
 
@@ -134,20 +129,12 @@ async def test_a_question_is_answered(run: Run) -> None:
     result = await run(team.agent, "Which?")
     ((name, facts),) = told(result)
     assert (name, facts["choices"]) == ("ask_person", ["red", "blue"])
-    for said, problem in ((None, "there is no answer"), ("green", "write one of 'red', 'blue'")):
-        state = await stored(result, team.agent)
-        state.approve(state.get_interruptions()[0])
-        if said is not None:
-            state.add_input(said)
-        result = await run(team.agent, state)
+    for said, problem in (("", "there is no answer"), ("green", "write one of 'red', 'blue'")):
+        result = await decided(run, team.agent, result, said)
         ((name, facts),) = told(result)
         assert problem in facts["problem"]
-    state = await stored(result, team.agent)
-    state.approve(state.get_interruptions()[0])
-    state.add_input("blue")
-    result = await run(team.agent, state)
-    assert podium_metadata(result)["status"] == "ok"
-    assert podium_metadata(result)["steps"][0]["status"] == "ok"
+    facts = podium_metadata(await decided(run, team.agent, result, "blue"))
+    assert (facts["status"], facts["steps"][0]["status"]) == ("ok", "ok")
     assert "blue" in str(team.writer.requests[0].messages)
 
 
@@ -167,8 +154,7 @@ async def test_several_decisions_at_once(run: Run) -> None:
         state.approve(each)
     state.add_input("blue")
     result = await run(agent, state)
-    assert podium_metadata(result)["status"] == "ok"
-    assert len(team.refunds) == 2
+    assert (podium_metadata(result)["status"], len(team.refunds)) == ("ok", 2)
     assert "blue" in str(team.writer.requests[0].messages)
 
 
@@ -189,13 +175,8 @@ async def test_a_state_that_is_run_again_repeats_nothing(run: Run) -> None:
     copies = [await RunState.from_json(team.agent, json.loads(stated)) for _ in range(2)]
     asked = [await run(team.agent, each, session=session) for each in copies]
     assert {told(result)[0][0] for result in asked} == {"ask_person"}
-    answers = []
-    for result in asked:
-        state = result.to_state()
-        state.approve(state.get_interruptions()[0])
-        state.add_input("red")
-        answers.append((await run(team.agent, state, session=session)).final_output)
-    assert answers[0] == answers[1]
+    answers = [await decided(run, team.agent, each, "red", session=session) for each in asked]
+    assert answers[0].final_output == answers[1].final_output
     assert (len(team.refunds), len(team.writer.requests)) == (1, 1)
     session.close()
 
@@ -207,7 +188,5 @@ async def test_an_agent_as_a_tool_asks_through_its_caller(run: Run) -> None:
         desk = Agent[Any](name="desk", model=server.model(), tools=[tool])
         result = await run(desk, "How?")
         assert [name for name, _ in told(result)] == ["approve_plan"]
-        state = result.to_state()
-        state.approve(state.get_interruptions()[0])
-        result = await run(desk, state)
+        result = await decided(run, desk, result)
     assert "It is" in result.final_output

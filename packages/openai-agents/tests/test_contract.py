@@ -8,8 +8,7 @@ from agents import Agent, Runner, RunResultStreaming
 from agents_speaking import READ, WRITTEN, speaker
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, answer_in
 
-from openai_agents_podium import ConductorModel, podium_metadata
-from openai_agents_podium.workers import as_worker
+from openai_agents_podium import ConductorModel, as_worker, podium_metadata
 from podium.aio import run_sync
 from podium.planners import Planner
 
@@ -26,9 +25,8 @@ class AgentFace(Face):
         result = Runner.run_streamed(self._agent, question)
         async for step, text in _pieces(result):
             outputs[step] = outputs.get(step, "") + text
-        return answer_in(
-            result.final_output, podium_metadata(result), outputs, "input_tokens", "output_tokens"
-        )
+        counts = ("input_tokens", "output_tokens")
+        return answer_in(result.final_output, podium_metadata(result), outputs, *counts)
 
     def ask_sync(self, question: str) -> Answer:
         """Run it in a loop of its own: `Runner.run_sync` refuses to run inside of one."""
@@ -56,8 +54,6 @@ async def _pieces(result: RunResultStreaming) -> AsyncGenerator[tuple[int, str],
 
 
 class AgentsAdapter(Adapter):
-    """Makes agents of the SDK."""
-
     tokens = READ + WRITTEN
     as_worker = staticmethod(as_worker)
 

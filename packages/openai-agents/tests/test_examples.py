@@ -7,6 +7,8 @@ from pathlib import Path
 
 from servers.chat_server import Call, ChatServer, Reply, says
 
+from podium.hosts import tool_call
+
 EXAMPLES = Path(__file__).parents[3] / "examples" / "openai_agents"
 AGENTS = ("first", "second", "critic", "writer")
 WORDS = " ".join(["word"] * 240)
@@ -35,14 +37,7 @@ def household(call: Call) -> Reply:
                 asked = [next(name for name in names if name.endswith(rest[0]))] if rest else []
     arguments = {"input": "Do your part with what is known. " + " ".join(WORDS.split()[:80])}
     calls = [
-        {
-            "id": f"call_{len(messages)}_{name}",
-            "type": "function",
-            "function": {
-                "name": name,
-                "arguments": "{}" if name.startswith("transfer") else json.dumps(arguments),
-            },
-        }
+        tool_call(f"call_{len(messages)}_{name}", name, {} if name.startswith("transfer") else arguments)
         for name in asked
     ]
     read = len(text + json.dumps(call.body.get("tools", ""))) // 4
@@ -73,6 +68,5 @@ def test_the_comparison() -> None:
     rows = {line.split()[0]: [float(n) for n in line.split()[1:]] for line in done.stdout.splitlines()[1:]}
     made = {team: int(row[0]) for team, row in rows.items()}
     tokens = {team: row[1] + row[2] for team, row in rows.items()}
-    assert made == {"conducted": 5, "orchestrated": 8, "handed": 4}
-    assert sum(made.values()) == calls
+    assert (made, sum(made.values())) == ({"conducted": 5, "orchestrated": 8, "handed": 4}, calls)
     assert tokens["conducted"] < tokens["handed"] < tokens["orchestrated"]

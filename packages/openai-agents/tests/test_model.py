@@ -1,6 +1,7 @@
-"""A conductor as a model: behind agents that the SDK's runner runs."""
+"""A conductor as a model: behind agents that the SDK's runner runs, and in the SDK's traces."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,22 +16,25 @@ from agents import (
     UserError,
     WebSearchTool,
     function_tool,
+    set_trace_processors,
+    set_tracing_disabled,
 )
+from agents.tracing import Span, Trace, TracingProcessor
 from agents_speaking import CALL_TOKENS, ModelServer, speaker
-from contracts.adapter_contract import planner_of, saying
+from contracts.adapter_contract import failing, planner_of, saying
 from contracts.waiting_contract import QUESTION, check_continued, check_waiting
 from openai.types.shared import Reasoning
 from servers.capable import PLAN, capable, is_planning
 from servers.chat_server import STALL, Call, Reply, chunk, events, says
 
 from openai_agents_podium import ConductorModel, as_worker, podium_metadata
-from podium import Conductor, Limits, ScriptedWorker
+from podium import Conductor, Limits, Retry, ScriptedWorker
 from podium.errors import ConfigError, QueryError, RunFailed
+from podium.hosts import tool_call
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 
 pytestmark = pytest.mark.anyio
-
 ONE = planner_of((0, "Say it.", ()))
 TWO = planner_of((0, "Find it.", ()), (1, "Say it.", (0,)))
 
@@ -108,25 +112,14 @@ async def test_it_streams_the_answer_in_the_events_of_the_responses_api() -> Non
         raw = [event.data async for event in result.stream_events() if event.type == "raw_response_event"]
     kinds = [event.type for event in raw]
     first = kinds.index("response.completed")
-    assert kinds[: first + 1] == [
-        "response.created",
-        "response.output_item.added",
-        "response.function_call_arguments.delta",
-        "response.output_item.done",
-        "response.completed",
-    ]
+    begun = ["response.created", "response.output_item.added"]
+    ended = ["response.output_item.done", "response.completed"]
+    assert kinds[: first + 1] == [*begun, "response.function_call_arguments.delta", *ended]
     second = raw[first + 1 :]
     assert [event.sequence_number for event in second] == list(range(len(second)))
-    assert [event.type for event in second[:3]] == [
-        "response.created",
-        "response.output_item.added",
-        "response.content_part.added",
-    ]
-    assert [event.type for event in second[-3:]] == [
-        "response.content_part.done",
-        "response.output_item.done",
-        "response.completed",
-    ]
+    kinds = kinds[first + 1 :]
+    assert kinds[:3] == [*begun, "response.content_part.added"]
+    assert kinds[-3:] == ["response.content_part.done", *ended]
     deltas = [event.delta for event in second if event.type == "response.output_text.delta"]
     assert len(deltas) > 1
     assert "".join(deltas) == result.final_output == "The tools say rain in Bern."
@@ -134,12 +127,8 @@ async def test_it_streams_the_answer_in_the_events_of_the_responses_api() -> Non
 
 
 async def test_settings_are_those_of_the_last_step() -> None:
-    settings = ModelSettings(
-        temperature=0.3,
-        max_tokens=50,
-        reasoning=Reasoning(effort="low"),
-        extra_args={"stop": [","], "seed": 1},
-    )
+    reasoning, extra = Reasoning(effort="low"), {"stop": [","], "seed": 1}
+    settings = ModelSettings(temperature=0.3, max_tokens=50, reasoning=reasoning, extra_args=extra)
     async with ModelServer(capable) as server:
         result = await Runner.run(lead(server, model_settings=settings), "Hello")
         assert result.final_output == "Hello to you"
@@ -232,15 +221,9 @@ async def test_options_of_a_run_are_in_the_settings() -> None:
 
 async def test_images_reach_the_steps_that_can_see_them() -> None:
     picture = "data:image/png;base64,AAAA"
-    asked: Any = [
-        {
-            "role": "user",
-            "content": [
-                {"type": "input_text", "text": "What is this?"},
-                {"type": "input_image", "image_url": picture, "detail": "low"},
-            ],
-        }
-    ]
+    question = {"type": "input_text", "text": "What is this?"}
+    image = {"type": "input_image", "image_url": picture, "detail": "low"}
+    asked: Any = [{"role": "user", "content": [question, image]}]
     async with ModelServer(capable) as server:
         eyes = as_worker(server.model(), name="eyes", parts=["image_url"])
         model = ConductorModel(workers=[eyes, as_worker(server.model(), name="mouth")], planner=TWO)
@@ -258,8 +241,7 @@ async def test_cancelling_a_stream_closes_the_requests() -> None:
         result = Runner.run_streamed(lead(server), "Hello")
 
         async def read() -> None:
-            async for event in result.stream_events():
-                assert event.type
+            [event async for event in result.stream_events()]
 
         with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
@@ -271,16 +253,16 @@ async def test_cancelling_a_stream_closes_the_requests() -> None:
 
 
 def test_options_are_checked() -> None:
-    one = speaker("one", saying("x"))
-    with pytest.raises(TypeError, match="ConductorModel does not accept colour"):
-        ConductorModel(workers=[one], planner=ONE, colour="red")  # type: ignore[call-arg]
-    with pytest.raises(ConfigError, match="partial"):
-        ConductorModel(workers=[one], planner=ONE, partial="maybe")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"no planner: give planner=.*, or a podium\.Conductor"):
-        ConductorModel(workers=[one])
+    workers: Any = [speaker("one", saying("x"))]
     conductor = Conductor(FixedPlanner("x"), [ScriptedWorker("one", "x")])
-    with pytest.raises(ConfigError, match="it has its own"):
-        ConductorModel(conductor, limits=Limits(calls=3))
+    for make, kind, told in (
+        (lambda: ConductorModel(workers=workers, planner=ONE, colour="red"), TypeError, "not accept colour"),
+        (lambda: ConductorModel(workers=workers, planner=ONE, partial="maybe"), ConfigError, "partial"),
+        (lambda: ConductorModel(workers=workers), ConfigError, r"no planner: give planner=.*podium\.Conduct"),
+        (lambda: ConductorModel(conductor, limits=Limits(calls=3)), ConfigError, "it has its own"),
+    ):
+        with pytest.raises(kind, match=told):
+            make()
 
 
 async def test_calls_whose_ids_a_server_repeats_go_on_from_the_turn_before() -> None:
@@ -290,8 +272,7 @@ async def test_calls_whose_ids_a_server_repeats_go_on_from_the_turn_before() -> 
         answer = capable(call)
         if is_planning(call) or not call.body.get("tools") or call.body["messages"][-1]["role"] == "tool":
             return answer
-        function = {"name": "look", "arguments": '{"place": "Bern"}'}
-        asked = [{"id": "call_0", "type": "function", "function": function}]
+        asked = [tool_call("call_0", "look", '{"place": "Bern"}')]
         return says(call, "", tool_calls=asked, finish_reason="tool_calls")
 
     session = SQLiteSession("s")
@@ -303,6 +284,103 @@ async def test_calls_whose_ids_a_server_repeats_go_on_from_the_turn_before() -> 
             assert calls(server)[before:] == ["plan", "step", "step", "step"]
     items: list[Any] = await session.get_items()
     ids = [item["call_id"] for item in items if item.get("type") == "function_call"]
-    assert ids[0] == "call_0"
-    assert len(set(ids)) == 3
+    assert (ids[0], len(set(ids))) == ("call_0", 3)
     session.close()
+
+
+SECRET = "sk-proj-0123456789abcdef0123456789abcdef"  # noqa: S105 - looks like one, and is none
+
+
+class Spans(TracingProcessor):
+    def __init__(self) -> None:
+        self.ended: list[dict[str, Any]] = []
+        self.traces = 0
+
+    def on_trace_start(self, trace: Trace) -> None:
+        self.traces += 1
+
+    def on_span_end(self, span: Span[Any]) -> None:
+        self.ended.append(span.export())
+
+    def _ignore(self, *_: Any) -> None:
+        """Do nothing."""
+
+    on_trace_end = on_span_start = shutdown = force_flush = _ignore
+
+    def named(self, name: str) -> list[dict[str, Any]]:
+        names = [(span, span["span_data"].get("name"), span["span_data"]["type"]) for span in self.ended]
+        return [span for span, *known in names if name in known]
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    kept = Spans()
+    set_tracing_disabled(False)
+    set_trace_processors([kept])
+    yield kept
+    set_trace_processors([])
+
+
+async def test_plans_and_steps_are_spans_below_the_agents(spans: Spans) -> None:
+    plan = planner_of((0, "Find it.", ()), (1, "Say it.", (0,)))
+    workers = [speaker("finder", saying("found")), speaker("sayer", saying("said"))]
+    lead = Agent[Any](name="lead", model=ConductorModel(workers=workers, planner=plan))
+    async for _ in Runner.run_streamed(lead, "?").stream_events():
+        pass
+    assert spans.traces == 1
+    (planned,) = spans.named("podium.plan")
+    subtasks = [step["subtask"] for step in planned["span_data"]["data"]["plan"]["steps"]]
+    assert subtasks == ["Find it.", "Say it."]
+    steps = spans.named("podium.step")
+    facts = [step["span_data"]["data"] for step in steps]
+    told = [(each["worker"], each["output"], each["usage"]["input_tokens"]) for each in facts]
+    assert told == [("finder", "found", 30), ("sayer", "said", 30)]
+    agents = {span["id"]: span["span_data"]["name"] for span in spans.named("agent")}
+    inside = [span for span in spans.named("agent") if span["span_data"]["name"] != "lead"]
+    above = {span["id"]: span["parent_id"] for span in spans.ended}
+    for step, agent in zip(steps, inside, strict=True):
+        assert step["id"] in _ancestors(above, agent["id"])
+        assert "lead" in [agents.get(each) for each in _ancestors(above, step["id"])]
+        assert step["error"] is None
+
+
+def _ancestors(above: dict[str, Any], span: str) -> list[str]:
+    found = list[str]()
+    while (parent := above.get(span)) is not None:
+        found.append(parent)
+        span = parent
+    return found
+
+
+async def test_failures_are_on_the_spans_and_secrets_are_not(spans: Spans) -> None:
+    plan = planner_of((0, f"Use {SECRET}.", ()), (1, "Say it.", (0,)), (1, "More.", (0, 1)))
+    workers = [speaker("bad", failing), ScriptedWorker("sayer", f"It is {SECRET}")]
+    model = ConductorModel(workers=workers, planner=plan, retry=Retry(attempts=1))
+    with pytest.raises(Exception, match="out of order"):
+        await Runner.run(Agent[Any](name="lead", model=model), "?")
+    (failed,) = spans.named("podium.step")
+    assert failed["error"]["data"] == {"code": "worker_failed"}
+    assert "out of order" in failed["error"]["message"]
+    own = [span for span in spans.ended if str(span["span_data"].get("name", "")).startswith("podium.")]
+    assert len(own) == 2
+    assert SECRET not in str(own)
+
+
+async def test_agents_that_do_steps_are_traced_as_the_run_says(spans: Spans) -> None:
+    """Without data, or not at all; also an agent inside a tool that does a step."""
+    plan = planner_of((0, "Find it, private one.", ()), (1, '{"input": "private"}', (0,)))
+    async with ModelServer(lambda call: says(call, "quite private")) as server:
+        finder = Agent[Any](name="finder", model=server.model())
+        tool = Agent[Any](name="sayer", model=server.model()).as_tool("say", "Says it.")
+        lead = Agent[Any](name="lead", model=ConductorModel(workers=[finder, tool], planner=plan))
+
+        async def ask(config: RunConfig) -> str:
+            return str((await Runner.run(lead, "A private question?", run_config=config)).final_output)
+
+        assert await ask(RunConfig(trace_include_sensitive_data=False)) == "quite private"
+        assert len(spans.named("generation")) == 2
+        assert "private" not in str(spans.ended)
+        spans.ended.clear()
+        assert (await ask(RunConfig(tracing_disabled=True)), spans.ended) == ("quite private", [])
+        await ask(RunConfig())
+        assert "private" in str(spans.named("generation"))

@@ -7,12 +7,9 @@ from importlib.metadata import version
 import openai_agents_podium
 
 
-def test_the_version_is_the_modules_own() -> None:
+def test_it_has_the_version_of_podium_and_imports_no_sdk() -> None:
     told = version("openai-agents-podium")
     assert openai_agents_podium.__version__ == told == version("podium-conductor")
-
-
-def test_importing_it_imports_no_sdk() -> None:
     code = (
         "import sys, openai_agents_podium; "
         "assert not {'agents', 'openai'} & sys.modules.keys(); "

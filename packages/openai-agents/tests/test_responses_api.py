@@ -13,8 +13,7 @@ from openai import AsyncOpenAI
 from servers.capable import capable
 from servers.chat_server import Call, Reply, events, whole
 
-from openai_agents_podium import ConductorModel
-from openai_agents_podium.workers import as_worker
+from openai_agents_podium import ConductorModel, as_worker
 from podium.errors import WorkerBroken
 from podium.types import Message
 from podium.usage import Usage
@@ -26,13 +25,11 @@ pytestmark = pytest.mark.anyio
 def response(text: str, **changed: Any) -> dict[str, Any]:
     part = {"type": "output_text", "text": text, "annotations": []}
     item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
-    usage = {
-        "input_tokens": 211,
-        "output_tokens": 7,
-        "total_tokens": 218,
+    details = {
         "input_tokens_details": {"cached_tokens": 11},
         "output_tokens_details": {"reasoning_tokens": 3},
     }
+    usage = {"input_tokens": 211, "output_tokens": 7, "total_tokens": 218, **details}
     body = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed"}
     more = {"output": [item], "usage": usage, "tools": [], "tool_choice": "auto", "parallel_tool_calls": True}
     return {**body, **more, **changed}
@@ -106,9 +103,8 @@ async def test_what_a_conductor_keeps_in_a_session_is_not_sent_to_the_api() -> N
         responses_model(lambda call: answers(call, response("Indeed."))) as (model, server),
     ):
         workers = [as_worker(chat.model(), name=name) for name in ("one", "two")]
-        lead = Agent[Any](
-            name="lead", model=ConductorModel(workers=workers, planner=chat.model()), tools=[look]
-        )
+        model_of_lead = ConductorModel(workers=workers, planner=chat.model())
+        lead = Agent[Any](name="lead", model=model_of_lead, tools=[look])
         assert (await Runner.run(lead, "How is it?", session=session)).final_output == "The tools say rain."
         other = Agent[Any](name="other", model=model)
         assert (await Runner.run(other, "Really?", session=session)).final_output == "Indeed."

@@ -1,4 +1,4 @@
-"""Agents, function tools and models of the SDK as workers."""
+"""Agents, function tools and models of the SDK as workers, also those with a conductor inside."""
 
 import json
 from collections.abc import AsyncIterator
@@ -23,34 +23,25 @@ from agents import (
     tool_output_guardrail,
 )
 from agents.models.openai_provider import OpenAIProvider
-from agents_speaking import ONE_CALL, ModelServer, speaker
+from agents_speaking import ONE_CALL, READ, WRITTEN, ModelServer, SpeakingModel, speaker
+from contracts.adapter_contract import planner_of, saying
 from contracts.known_prices import MODEL, check_planner, check_prices
-from contracts.odd_answers import ODD_ANSWERS, OddAnswer, check, check_wrong_url
+from contracts.odd_answers import ODD_ANSWERS, WRONG_URL, Case, check_case
 from contracts.worker_contract import WorkerContract, question
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 from servers.chat_server import CUT, STALL, Call, Reply, chunk, events, says, whole
 
-from openai_agents_podium import ConductorModel
-from openai_agents_podium.workers import as_planner, as_worker
-from podium import Conductor, Price, ScriptedWorker
-from podium.errors import (
-    ConfigError,
-    WorkerBroken,
-    WorkerFailed,
-    WorkerRefused,
-    WorkerTimeout,
-)
-from podium.execution import Retry
-from podium.hosts import GuardrailTripped
+from openai_agents_podium import ConductorModel, as_planner, as_worker
+from podium import Conductor, Limits, Message, Plan, Price, Retry, Sampling, ScriptedWorker, Step
+from podium.errors import ConfigError, WorkerBroken, WorkerFailed, WorkerRefused, WorkerTimeout
+from podium.hosts import GuardrailTripped, tool_call
 from podium.planners import FixedPlanner
-from podium.types import Message, Plan, Sampling, Step
 from podium.usage import Usage
 from podium.workers import FREE, Card, Request, Worker, complete
 
 pytestmark = pytest.mark.anyio
-
-LOOK = {"id": "call-1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+LOOK = tool_call("call-1", "look", "{}")
 
 
 async def echo(text: str) -> str:
@@ -107,29 +98,18 @@ class TestWorkers(WorkerContract):
 
 
 @pytest.mark.parametrize(
-    ("odd", "kind", "stream"),
+    ("case", "kind", "stream"),
     [
-        *((odd, "agent", True) for odd in ODD_ANSWERS),
+        *((case, "agent", True) for case in (*ODD_ANSWERS, "length")),
         (ODD_ANSWERS[0], "model", True),
         (ODD_ANSWERS[1], "named", False),
+        (WRONG_URL, "model", False),
     ],
 )
-async def test_odd_answers_have_the_codes_of_all_adapters(odd: OddAnswer, kind: str, *, stream: bool) -> None:
+async def test_how_an_answer_ends(case: Case, kind: str, *, stream: bool) -> None:
     """Whether the model is an agent's, found by its name, or a worker by itself."""
     async with ModelServer(echoes) as clients:
-        await check(lambda url: made(kind, clients.model(url)), odd, stream=stream)
-
-
-async def test_a_url_of_another_server_is_told() -> None:
-    async with ModelServer(echoes) as clients:
-        await check_wrong_url(lambda url: made("model", clients.model(url)), stream=False)
-
-
-async def test_an_answer_that_was_cut_is_marked() -> None:
-    async with ModelServer(lambda call: says(call, "Once upon a", finish_reason="length")) as server:
-        done = await complete(made("agent", server.model()), question("?", stream=True))
-    assert (done.text, done.finish_reason) == ("Once upon a", "length")
-    assert done.usage == ONE_CALL
+        await check_case(lambda url: made(kind, clients.model(url)), case, stream=stream)
 
 
 async def test_a_stream_without_an_end_is_no_answer() -> None:
@@ -145,13 +125,8 @@ async def test_agents_as_tools_are_in_the_bill() -> None:
     def reply(call: Call) -> Reply:
         system = call.body["messages"][0]["content"]
         if system == "Outer." and call.body["messages"][-1]["role"] != "tool":
-            function = {"name": "inner", "arguments": '{"input": "Look."}'}
-            return says(
-                call,
-                "",
-                tool_calls=[{"id": "c", "type": "function", "function": function}],
-                finish_reason="tool_calls",
-            )
+            asked = [tool_call("c", "inner", '{"input": "Look."}')]
+            return says(call, "", tool_calls=asked, finish_reason="tool_calls")
         return says(call, "done")
 
     async with ModelServer(reply) as server:
@@ -183,7 +158,6 @@ async def test_the_finished_turns_of_a_run_that_failed_are_on_the_bill(status: i
     known = Usage.total([ONE_CALL] * turns)
     assert outcome.usage.output_tokens == known.output_tokens
     assert (outcome.usage.input_tokens > known.input_tokens) == outcome.usage.estimated == (status == 500)
-    assert result.cost is not None
     assert result.cost >= Price(input=10.0, output=100.0).cost(known) - 1e-9
 
 
@@ -206,7 +180,6 @@ async def test_a_guardrail_before_the_model_costs_nothing() -> None:
         result = await Conductor(FixedPlanner(Plan((Step(0, "2+2"),))), [worker]).run("?")
         assert server.calls == []
     (outcome,) = result.outcomes
-    assert outcome.problem is not None
     assert (outcome.problem.code, outcome.attempts) == (GuardrailTripped.code, 1)
     assert outcome.problem.message == "guardrail 'no_maths' tripped: that is maths"
     assert (outcome.usage, outcome.maybe_paid) == (Usage(), False)
@@ -268,19 +241,19 @@ async def test_an_agent_is_given_its_context_and_the_settings_of_the_step() -> N
 
 
 async def test_what_cannot_be_a_worker_is_refused() -> None:
-    other = speaker("other", echo)
-    for agent in (speaker("one", echo, handoffs=[other]),):
-        with pytest.raises(ConfigError, match="has handoffs to other"):
-            as_worker(agent)
-    with pytest.raises(ConfigError, match="needs approval"):
-        as_worker(function_tool(echo, needs_approval=True))
-    with pytest.raises(ConfigError, match="decorate a function"):
-        as_worker(WebSearchTool())  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="decorate a function"):
-        as_planner("nobody")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="plans by itself: give a model with spelling"):
-        as_planner(FixedPlanner("x"), spelling="json")
-    late = speaker("one", echo)
+    other, late = speaker("other", echo), speaker("one", echo)
+    for make, told in (
+        (lambda: as_worker(speaker("one", echo, handoffs=[other])), "has handoffs to other"),
+        (lambda: as_worker(function_tool(echo, needs_approval=True)), "needs approval"),
+        (lambda: as_worker(WebSearchTool()), "decorate a function"),
+        (lambda: as_planner("nobody"), "decorate a function"),
+        (
+            lambda: as_planner(FixedPlanner("x"), spelling="json"),
+            "plans by itself: give a model with spelling",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            make()
     worker = as_worker(late)
     late.handoffs.append(other)
     with pytest.raises(ConfigError, match="has handoffs to other"):
@@ -367,3 +340,21 @@ def test_a_model_has_the_price_of_its_endpoint() -> None:
 
     check_prices(make)
     check_planner(as_planner(OpenAIChatCompletionsModel(MODEL, AsyncOpenAI(api_key="k"))))
+
+
+TWICE = planner_of((0, "Do it.", ()), (0, "Do it again.", (0,)))
+ONE = planner_of((0, "Have it done.", ()))
+
+
+@pytest.mark.parametrize(("calls", "status"), [(9, "ok"), (1, "failed")])
+async def test_a_nested_conductor_is_in_the_run_around_it(calls: int, status: str) -> None:
+    """Its calls are booked once, and the limits of the outer run hold inside."""
+    inner = SpeakingModel(saying("done"))
+    model = ConductorModel(workers=[Agent[Any](name="hand", model=inner)], planner=TWICE)
+    agent = Agent[Any](name="manager", instructions="Manage well.", model=model)
+    outer = Conductor(ONE, [as_worker(agent)], limits=Limits(calls=calls), retry=Retry(attempts=1))
+    result = await outer.run("?", on_event=lambda event: None)
+    assert (result.status, result.answer) == (status, "done" if status == "ok" else "")
+    assert len(inner.asked) <= calls
+    assert result.usage.total_tokens == len(inner.asked) * (READ + WRITTEN)
+    assert status == "failed" or len(inner.asked) == 2

@@ -19,7 +19,6 @@ class Done:
 
 
 def command(*words: str, folder: Path) -> Done:
-    """Run `podium-train` in a folder."""
     out, err, code = StringIO(), StringIO(), 0
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)

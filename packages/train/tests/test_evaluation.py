@@ -9,14 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
+from small_recipes import PLANNER
 from small_recording import small_recording
-from tiny_conductor.world import Workshop
 
+from podium import ChatPlanner, Plan, ScriptedWorker, Step
 from podium.config import load_config
 from podium.errors import WorkerUnavailable
-from podium.planners import ChatPlanner
-from podium.types import Plan, Step
-from podium.workers import ScriptedWorker
 from podium_train import Episode, PromptStyle, RecordedAnswers, RecordedSettings, messages
 from podium_train.evaluation import (
     Evaluation,
@@ -39,26 +37,9 @@ def arms_of(environment: RecordedAnswers) -> Sequence[PlanArm]:
     return recorded_arms(environment)
 
 
-def tried(
-    environment: RecordedAnswers | Workshop,
-    episodes: Sequence[Episode],
-    arms: Sequence[PlanArm],
-    **options: int,
-) -> Mapping[str, Sequence[Trial]]:
-    async def run() -> Mapping[str, Sequence[Trial]]:
-        return await evaluate(environment, episodes, arms)
-
-    return anyio.run(run)
-
-
-def compared(
-    environment: RecordedAnswers,
-    episodes: Sequence[Episode],
-    arms: Sequence[PlanArm],
-    base: str = "best single",
-) -> Evaluation:
-    trials = tried(environment, episodes, arms)
-    return compare_arms(arms, trials, base="best single", environment=environment.name, split="questions")
+def compared(episodes: Sequence[Episode], arms: Sequence[PlanArm]) -> Evaluation:
+    trials = anyio.run(evaluate, SINGLE, episodes, arms)
+    return compare_arms(arms, trials, base="best single", environment=SINGLE.name, split="questions")
 
 
 def text(worker: int, subtask: str = "Answer the question.") -> str:
@@ -67,7 +48,7 @@ def text(worker: int, subtask: str = "Answer the question.") -> str:
 
 def test_arms_are_in_the_order_that_a_complementary_pool_gives() -> None:
     """Each of these workers is good at two kinds: who reads the kind is better than who does not."""
-    found = compared(SINGLE, SINGLE.episodes("questions", 100, seed=1), arms_of(SINGLE))
+    found = compared(SINGLE.episodes("questions", 100, seed=1), arms_of(SINGLE))
     scores = {arm.name: arm.score.mean for arm in found.arms}
     assert len(scores) == 8
     assert scores["kind rule"] > scores["best single"] + 0.1
@@ -78,10 +59,9 @@ def test_arms_are_in_the_order_that_a_complementary_pool_gives() -> None:
     calls = {arm.name: arm.calls for arm in found.arms}
     assert calls["vote of the best 3"] == pytest.approx(3 * (calls["best single"] or 0))
     assert found.unit == "question"
-    gain = next(arm.difference for arm in found.arms if arm.name == "kind rule")
-    assert gain is not None
-    assert gain.alone.mean == pytest.approx(scores["kind rule"] - scores["best single"])
-    assert gain.alone.low > 0
+    gain = next(arm.difference for arm in found.arms if arm.name == "kind rule").alone
+    assert gain.mean == pytest.approx(scores["kind rule"] - scores["best single"])
+    assert gain.low > 0
 
 
 def test_a_held_out_worker_is_found_by_its_card_alone() -> None:
@@ -89,17 +69,15 @@ def test_a_held_out_worker_is_found_by_its_card_alone() -> None:
     new = SINGLE.partition.new_workers
     assert not new & set(SINGLE.training.workers)
     episodes = SINGLE.episodes("workers", 100, seed=1)
-    chosen = {
-        arm.name: [
-            trial.episode.workers[trial.reward.plan.steps[0].worker]
-            for trial in tried(SINGLE, episodes, [arm])[arm.name]
-            if trial.reward.plan
-        ]
-        for arm in arms_of(SINGLE)
-    }
-    assert not new & set(chosen["best single"])
-    assert not new & set(chosen["kind rule"])
-    assert new & set(chosen["best card"])
+    arms = arms_of(SINGLE)
+    trials = anyio.run(evaluate, SINGLE, episodes, arms)
+
+    def chosen(arm: str) -> set[str]:
+        plans = [(each.episode.workers, each.reward.plan) for each in trials[arm] if each.reward.plan]
+        return {workers[plan.steps[0].worker] for workers, plan in plans}
+
+    assert not new & (chosen("best single") | chosen("kind rule"))
+    assert new & chosen("best card")
 
 
 def test_what_cannot_be_known_counts_0_and_is_told() -> None:
@@ -108,16 +86,14 @@ def test_what_cannot_be_known_counts_0_and_is_told() -> None:
 
     planner = ChatPlanner(ScriptedWorker("model", lambda _request: next(replies)), spelling="lists")
     arms = [planner_arm("model", planner, max_steps=5), *arms_of(SINGLE)]
-    found = compared(SINGLE, SINGLE.episodes("questions", 20, seed=1), arms)
+    found = compared(SINGLE.episodes("questions", 20, seed=1), arms)
     model = found.arms[0]
     assert (model.unknown, model.valid) == (0.5, 0.5)
     assert model.problems == {"no_plan": 5, "worker_unavailable": 5}
-    assert model.known is not None
     assert model.score.mean == pytest.approx(model.known / 2)
     told = as_table(found)
-    assert "model: 5 no_plan, 5 worker_unavailable" in told
-    assert "best worker *" in told
-    assert "50.0%" in told
+    parts = ("model: 5 no_plan, 5 worker_unavailable", "best worker *", "50.0%")
+    assert all(part in told for part in parts)
     assert json.loads(json.dumps(asdict(found)))["arms"][0]["unknown"] == 0.5
 
 
@@ -126,11 +102,10 @@ def test_samples_of_an_episode_count_as_one() -> None:
     episodes = SINGLE.episodes("questions", 30, seed=1)
     one = plan_arm("one", lambda _episode: Plan((Step(0, "Answer the question."),)))
     many = replace(one, name="many", samples=4)
-    trials = tried(SINGLE, episodes, [one, many])
+    trials = anyio.run(evaluate, SINGLE, episodes, [one, many])
     assert len(trials["many"]) == 120
     found = compare_arms([one, many], trials, base="one", environment="e", split="s", unit="question")
-    assert found.arms[0].score == found.arms[1].score
-    assert found.episodes == 30
+    assert (found.arms[0].score, found.episodes) == (found.arms[1].score, 30)
 
 
 def test_a_conductor_on_a_server_is_an_arm(tmp_path: Path) -> None:
@@ -144,11 +119,7 @@ def test_a_conductor_on_a_server_is_an_arm(tmp_path: Path) -> None:
     async def run() -> Mapping[str, Sequence[Trial]]:
         async with ChatServer(reply) as server:
             path = tmp_path / "podium.toml"
-            path.write_text(
-                f'[endpoints.own]\nbase_url = "{server.url}"\n'
-                '[workers.any]\nendpoint = "own"\nmodel = "any"\n'
-                '[planner]\nendpoint = "own"\nmodel = "conductor"\nspelling = "lists"\n'
-            )
+            path.write_text(PLANNER.format(url=server.url))
             async with load_config(path).planner() as planner:
                 arm = planner_arm("served", planner, max_steps=5)
                 return await evaluate(SINGLE, SINGLE.episodes("questions", 6, seed=1), [arm], at_once=1)

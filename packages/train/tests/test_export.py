@@ -4,14 +4,15 @@ import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.docs_model import answer
+from small_recipes import RECIPE, RECORDED, WORLD
 from small_recording import WORKERS, small_recording
 from typer.testing import CliRunner
 
-from podium import Conductor
 from podium.cli.root import app
 from podium.config import load_config
 from podium.errors import ConfigError, PlannerError
@@ -19,44 +20,22 @@ from podium.plan_text import write_plan
 from podium.workers.rates import KindEntry, MeasuredFile, RateEntry, identity_of, write_measured
 from podium_evals.arms import vote_plan
 from podium_evals.recorded import write_recordings
-from podium_train import PromptStyle, RecordedAnswers, fingerprint
+from podium_train import PromptStyle, fingerprint
 from podium_train.export import FACTS, FACTS_FILE, ConductorFacts, export_conductor, read_facts
 from podium_train.prompts import with_prefill
 from podium_train.recipe import environment_of, load_recipe
 from podium_train.runs import RECORD, PoolFacts, record_of, write_record
 
-FACTS_OF = ConductorFacts(
-    fingerprint=fingerprint(PromptStyle(spelling="lists")),
-    style=PromptStyle(spelling="lists"),
-    base="base",
-    environment="workshop",
-    data="1",
-    pool=PoolFacts(
-        sizes=(1, 2, 3),
-        workers=(),
-        rates=False,
-        prices=True,
-        brings=(),
-        tools=(),
-        shows_question=True,
-    ),
+STYLE = PromptStyle(spelling="lists")
+POOL = PoolFacts(
+    sizes=(1, 2, 3), workers=(), rates=False, prices=True, brings=(), tools=(), shows_question=True
 )
-WORLD = 'type = "python"\nfactory = "tiny_conductor.world:Workshop"'
-RECIPE = """
-[environment]
-type = "python"
-factory = "tiny_conductor.world:Workshop"
-[model]
-base = "base"
-[grpo]
-"""
+FACTS_OF = ConductorFacts(
+    fingerprint=fingerprint(STYLE), style=STYLE, base="base", environment="workshop", data="1", pool=POOL
+)
 CONFIG = """
-[endpoints.local]
-base_url = "{url}"
-[workers.adder]
-endpoint = "local"
-model = "adder"
-price = {{ input = 0, output = 0 }}
+endpoints.local.base_url = "{url}"
+workers.adder = {{ endpoint = "local", model = "adder", price = {{ input = 0, output = 0 }} }}
 [planner]
 type = "conductor"
 path = "conductor"
@@ -106,8 +85,7 @@ def test_an_export_has_the_model_and_its_facts(tmp_path: Path) -> None:
     ]
     assert read_facts(tmp_path / "out") == facts
     assert (facts.fingerprint, facts.step, facts.accuracy) == (FACTS_OF.fingerprint, 20, 0.75)
-    assert facts.environment == "workshop"
-    assert facts.pool.sizes == (4, 5, 7)
+    assert (facts.environment, facts.pool.sizes) == ("workshop", (4, 5, 7))
     modes = {path.stat().st_mode for path in (tmp_path / "out").iterdir()}
     assert modes == {path.stat().st_mode}  # as the umask says, although safetensors lets only its owner read
     assert (facts.pool.workers, facts.pool.rates, facts.pool.prices) == ((), False, True)
@@ -117,24 +95,21 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
     """Rates of recorded answers, and the fixed pool of live workers."""
     model = tmp_path / "run/best"
     write_recordings(small_recording(), tmp_path / "recording.jsonl")
-    recorded = 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
-    path = trained(tmp_path, RECIPE.replace(WORLD, recorded))
+    path = trained(tmp_path, RECIPE.replace(WORLD, RECORDED))
     facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "recorded")
     assert (facts.pool.workers, facts.pool.rates, facts.pool.prices) == ((), True, False)
     assert (facts.pool.brings, facts.pool.tools, facts.pool.shows_question) == (("vote",), (), True)
     config = CONFIG.format(url="http://127.0.0.1:9/v1", steps=5).partition("[planner]")[0]
-    (tmp_path / "podium.toml").write_text(
-        f'{config}\n[workers.join]\ntype = "gather"\n[planner]\ntype = "rule"\n'
-    )
-    (tmp_path / "questions.jsonl").write_text(
-        "".join(f'{{"question": "What is {n} + 1?", "answer": "{n + 1}"}}\n' for n in range(20))
-    )
+    own = '\n[workers.join]\ntype = "gather"\n[planner]\ntype = "rule"\n'
+    (tmp_path / "podium.toml").write_text(config + own)
+    rows = "".join(f'{{"question": "What is {n} + 1?", "answer": "{n + 1}"}}\n' for n in range(20))
+    (tmp_path / "questions.jsonl").write_text(rows)
     live = 'type = "live"\nconfig = "podium.toml"\nquestions = "questions.jsonl"\ngrader = "number"'
     path.write_text(RECIPE.replace(WORLD, live))
     write_record(model, record_of("grpo", load_recipe(path), tmp_path))
-    facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "live")
-    assert (facts.pool.workers, facts.pool.brings, facts.pool.tools) == (("adder", "join"), (), ("join",))
-    assert (facts.pool.rates, facts.pool.prices) == (False, True)
+    pool = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "live").pool
+    assert (pool.workers, pool.brings, pool.tools) == (("adder", "join"), (), ("join",))
+    assert (pool.rates, pool.prices) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -174,14 +149,11 @@ def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> Non
         ),
         (
             RECIPE.replace(WORLD, 'type = "recorded"\nrecording = "other.jsonl"'),
-            [
-                '\'type\' in [environment]: "python", now "recorded"',
-                "'recording' in [environment]: not set",
-            ],
+            ['\'type\' in [environment]: "python", now "recorded"', "'recording' in [environment]: not set"],
         ),
     ],
 )
-def test_an_export_needs_the_recipe_of_its_training(text: str, told: list[str], tmp_path: Path) -> None:
+def test_an_export_needs_the_recipe_of_its_training(text: str, told: Any, tmp_path: Path) -> None:
     """Each setting that differs is named; what does not matter for the conductor may differ."""
     path = trained(tmp_path)
     path.write_text(text)
@@ -213,14 +185,11 @@ def test_the_plans_of_a_training_run_in_production(tmp_path: Path) -> None:
     """
     answers = "answers = { sizes = [5], held_workers = 0 }"
     write_recordings(small_recording(), tmp_path / "recording.jsonl")
-    path = trained(
-        tmp_path,
-        RECIPE.replace(WORLD, f'type = "recorded"\nrecording = "recording.jsonl"\n{answers}'),
-    )
+    recorded = f'type = "recorded"\nrecording = "recording.jsonl"\n{answers}'
+    path = trained(tmp_path, RECIPE.replace(WORLD, recorded))
     recipe = load_recipe(path)
     export_conductor(recipe, tmp_path, tmp_path / "run/best", tmp_path / "conductor")
     environment = environment_of(recipe.environment, tmp_path)
-    assert isinstance(environment, RecordedAnswers)
     episodes = environment.episodes("train", 24, seed=1)
     plans = {
         " ".join(each.question.split()): write_plan(vote_plan((0, 1), environment.models_of(each)), "lists")
@@ -261,11 +230,8 @@ async def test_an_export_plans_with_the_prompt_of_its_training(tmp_path: Path, a
     """Through `podium.toml`; another limit of steps is refused."""
     with ChatServer(answer).in_thread() as server:
         conductor = load_config(configured(tmp_path, server.url)).conductor(journaled=False)
-        assert isinstance(conductor, Conductor)
         plan = await conductor.plan("What is 2 + 2?")
-        assert plan.steps
-        assert plan.planner is not None
-        assert plan.planner.name == "conductor"
+        assert (bool(plan.steps), plan.planner.name) == (True, "conductor")
         (tmp_path / "podium.toml").write_text(CONFIG.format(url=server.url, steps=3))
         with pytest.raises(PlannerError, match="plan_steps = 5"):
             await load_config(tmp_path / "podium.toml").conductor(journaled=False).plan("What is 2 + 2?")
@@ -279,8 +245,7 @@ async def test_a_plan_begins_with_the_prefill(tmp_path: Path, anyio_backend: str
     facts = replace(FACTS_OF, style=style, fingerprint=fingerprint(style))
     rest = '0]\nsubtasks = ["What is 2 + 2?"]\naccess_list = [[]]'
     with ChatServer(lambda call: says(call, rest)).in_thread() as server:
-        config = load_config(configured(tmp_path, server.url, facts))
-        conductor = config.conductor(journaled=False)
+        conductor = load_config(configured(tmp_path, server.url, facts)).conductor(journaled=False)
         plan = await conductor.plan("What is 2 + 2?")
         assert [step.subtask for step in plan.steps] == ["What is 2 + 2?"]
         result = await conductor.run("What is 2 + 2?")
@@ -292,10 +257,7 @@ async def test_a_plan_begins_with_the_prefill(tmp_path: Path, anyio_backend: str
     [
         (None, "podium-train export"),
         (replace(FACTS_OF, fingerprint="0123456789abcdef"), "trained with the prompt 0123456789abcdef"),
-        (
-            replace(FACTS_OF, pool=replace(FACTS_OF.pool, tools=("join",))),
-            "workers that the pool lacks: add a worker join",
-        ),
+        (replace(FACTS_OF, pool=replace(POOL, tools=("join",))), "that the pool lacks: add a worker join"),
     ],
 )
 def test_conductors_that_cannot_plan(facts: ConductorFacts | None, told: str, tmp_path: Path) -> None:
@@ -308,30 +270,27 @@ def test_conductors_that_cannot_plan(facts: ConductorFacts | None, told: str, tm
     assert told in " ".join(done.output.split())
 
 
-ORDINALS = PromptStyle(spelling="lists", show="ordinals")
+OTHER_NUMBERS = "join, adder, and the pool has adder, join"
 
 
 @pytest.mark.parametrize(
     ("style", "pool", "told"),
     [
-        (FACTS_OF.style, {}, ""),
-        (FACTS_OF.style, {"rates": True}, "these have none: adder. So its plans may be worse. Measure the"),
-        (FACTS_OF.style, {"prices": False}, "without prices of workers, and these have one: adder"),
-        (ORDINALS, {"workers": ("join", "adder")}, "join, adder, and the pool has adder, join"),
+        (STYLE, {}, ""),
+        (STYLE, {"rates": True}, "these have none: adder. So its plans may be worse. Measure the"),
+        (STYLE, {"prices": False}, "without prices of workers, and these have one: adder"),
+        (PromptStyle(spelling="lists", show="ordinals"), {"workers": ("join", "adder")}, OTHER_NUMBERS),
     ],
     ids=["same", "no rates", "a price", "other numbers"],
 )
 def test_other_cards_than_those_of_the_training(
-    style: PromptStyle, pool: dict[str, object], told: str, tmp_path: Path
+    style: PromptStyle, pool: Any, told: str, tmp_path: Path
 ) -> None:
     """A warning when the conductor is made, and the remedy. A worker that reads no prose needs no rate."""
-    known = replace(
-        FACTS_OF, style=style, fingerprint=fingerprint(style), pool=replace(FACTS_OF.pool, **pool)
-    )
+    known = replace(FACTS_OF, style=style, fingerprint=fingerprint(style), pool=replace(POOL, **pool))
     path = configured(tmp_path, "http://127.0.0.1:9/v1", known)
     path.write_text(path.read_text() + '[workers.join]\ntype = "gather"\n')
     conductor = load_config(path).conductor(journaled=False)
-    assert isinstance(conductor, Conductor)
     assert (len(conductor.warnings), told in "".join(conductor.warnings)) == (bool(told), True)
 
 
@@ -339,22 +298,19 @@ def test_rates_on_cards(tmp_path: Path) -> None:
     """Rates that the training did not have are warned about."""
     path = configured(tmp_path, "http://127.0.0.1:9/v1")
     config = load_config(path)
-    rate = RateEntry(
-        identity=identity_of(config.worker("adder")),
-        answers=3,
-        right=2,
-        prior=0.5,
-        rate=0.6,
-        low=0.2,
-        high=0.9,
-        cost=None,
-    )
-    kind = KindEntry(
-        measured_on=date(2026, 1, 1), fingerprint="", questions=("1 + 1?",), rates={"adder": rate}
-    )
+    figures: Any = {
+        "answers": 3,
+        "right": 2,
+        "prior": 0.5,
+        "rate": 0.6,
+        "low": 0.2,
+        "high": 0.9,
+        "cost": None,
+    }
+    rate = RateEntry(identity=identity_of(config.worker("adder")), **figures)
+    day = date(2026, 1, 1)
+    kind = KindEntry(measured_on=day, fingerprint="", questions=("1 + 1?",), rates={"adder": rate})
     write_measured(MeasuredFile(kinds={"sums": kind}), tmp_path / "measured.json")
     path.write_text(path.read_text() + '[pool]\nmeasured = "measured.json"\n')
-    conductor = load_config(path).conductor(journaled=False)
-    assert isinstance(conductor, Conductor)
-    (warning,) = conductor.warnings
+    (warning,) = load_config(path).conductor(journaled=False).warnings
     assert "Leave out `measured` in [pool]" in warning

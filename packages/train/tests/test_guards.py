@@ -5,13 +5,14 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scored_world import episode
 
 from podium.errors import ConfigError
 from podium.workers import Card
-from podium_train import Episode
+from podium_train import Episode, Score
 from podium_train.guards import (
     Guards,
     GuardSettings,
@@ -21,7 +22,6 @@ from podium_train.guards import (
     ended_without_plans,
     measure,
 )
-from podium_train.rewards import Score
 from podium_train.run_files import BestCheckpoint, StepLog, lines_of, logged_texts, read_steps, written_text
 
 GOOD = StepMeasures(
@@ -38,12 +38,10 @@ GOOD = StepMeasures(
 )
 
 
-def sample(
-    pool: Sequence[str], workers: tuple[int, ...], value: float | None = 1.0, **facts: float
-) -> Sample:
+def sample(pool: Sequence[str], workers: tuple[int, ...], value: float | None = 1.0, **facts: Any) -> Sample:
     cards = tuple(Card(name=f"w{number}") for number in range(len(pool)))
     episode = Episode(question=" ".join(pool), cards=cards, workers=tuple(pool), kind="sum")
-    return Sample(episode=episode, score=Score(value=value, workers=workers), length=10, **facts)  # type: ignore[arg-type]
+    return Sample(episode=episode, score=Score(value=value, workers=workers), length=10, **facts)
 
 
 def test_the_measures_of_a_step() -> None:
@@ -58,8 +56,7 @@ def test_the_measures_of_a_step() -> None:
     found = measure(3, samples, loss=0.1)
     assert (found.texts, found.reward, found.valid_plans, found.unknown) == (4, 0.5, 0.75, 0.25)
     assert found.accuracy == pytest.approx(1 / 3)
-    assert found.groups_without_variance == 0.5
-    assert found.steps == {1: 2, 2: 1}
+    assert (found.groups_without_variance, found.steps) == (0.5, {1: 2, 2: 1})
     assert (found.most_used, found.most_used_share) == ("b", 3 / 4)
     assert (found.length, found.cut, found.loss) == (10, 0.25, 0.1)
 
@@ -90,12 +87,10 @@ def test_a_rule_stops_a_run(change: dict[str, float], rule: str, told: str) -> N
     guards = Guards(GuardSettings(patience=3, warm_up=2))
     bad = replace(GOOD, **change)  # type: ignore[arg-type]
     steps = [GOOD, GOOD, bad, bad, GOOD, bad, bad, bad]
-    stops = [guards.check(replace(each, step=number)) for number, each in enumerate(steps, 1)]
-    assert stops[:-1] == [None] * 7
-    assert stops[-1] is not None
-    assert stops[-1].rule == rule
-    assert told in stops[-1].told
-    assert "3 steps up to step 8" in stops[-1].told
+    *before, stop = [guards.check(replace(each, step=number)) for number, each in enumerate(steps, 1)]
+    assert (before, stop.rule) == ([None] * 7, rule)
+    assert told in stop.told
+    assert "3 steps up to step 8" in stop.told
 
 
 def test_the_log_continues_after_a_crash(tmp_path: Path) -> None:
@@ -115,15 +110,8 @@ def test_the_log_continues_after_a_crash(tmp_path: Path) -> None:
     path.write_text("{nonsense}\n")
     with pytest.raises(ConfigError, match="is damaged"):
         read_steps(path.parent)
-    assert lines[0]["held_out"] == {
-        "mixes": {
-            "sampled": 0.5,
-            "greedy": 0.6,
-            "unknown": {},
-            "sampled_second": None,
-            "greedy_second": None,
-        }
-    }
+    held = {"sampled": 0.5, "greedy": 0.6, "unknown": {}, "sampled_second": None, "greedy_second": None}
+    assert lines[0]["held_out"] == {"mixes": held}
 
 
 def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
@@ -139,7 +127,6 @@ def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
         offered.append(kept.offer(checkpoint, step=step, accuracy=accuracy))
         shutil.rmtree(tmp_path / "best.new", ignore_errors=True)
     assert offered == [True, True, False]
-    assert kept.best is not None
     assert (kept.best.step, (kept.folder / "weights").read_text()) == (20, "20")
     assert not (tmp_path / "best.old").exists()
 
@@ -147,10 +134,8 @@ def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
 def test_a_run_that_ends_without_plans_has_failed() -> None:
     """Although no rule had the patience to stop it."""
     lines = [asdict(replace(GOOD, step=step, valid_plans=1.0 / step)) for step in (1, 2)]
-    assert ended_without_plans([]) is None
-    assert ended_without_plans(lines) is None
+    assert [ended_without_plans(each) for each in ([], lines)] == [None, None]
     stop = ended_without_plans([*lines, asdict(replace(GOOD, step=3, valid_plans=0.0))])
-    assert stop is not None
     assert f"none of the {GOOD.texts} texts of the last step, 3, has a valid plan" in stop.told
 
 
@@ -171,16 +156,10 @@ def test_a_few_texts_of_a_step_are_kept_to_read() -> None:
     ]
     texts = list(logged_texts(7, samples))
     assert [(text.step, text.question) for text in texts] == [(7, "0"), (7, "1"), (7, "3"), (7, "4")]
-    assert [text.reason for text in logged_texts(7, samples[::3])] == [
-        "right answer",
-        "wrong answer",
-        "no valid plan: no_plan",
-        "the budget is spent",
-    ]
-    assert [written_text(each.episode, each.text, each.score).reason for each in samples[4::6]] == [
-        "answer graded 0.50",
-        "keeps the answer: right answer",
-    ]
+    reasons = [text.reason for text in logged_texts(7, samples[::3])]
+    assert reasons == ["right answer", "wrong answer", "no valid plan: no_plan", "the budget is spent"]
+    others = [written_text(each.episode, each.text, each.score).reason for each in samples[4::6]]
+    assert others == ["answer graded 0.50", "keeps the answer: right answer"]
     assert list(lines_of(texts[0])) == [
         "question: 0",
         "workers: 0 good, 1 bad",

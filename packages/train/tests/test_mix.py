@@ -44,10 +44,7 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
     "rlpr": [
         {
             "prompt": [{"role": "system", "content": "Think."}, {"role": "user", "content": f"Name {n}."}],
-            "reward_model": {
-                "ground_truth": "x" * 31 if n == 0 else "name " + "abcd"[n - 1],
-                "style": "rule",
-            },
+            "reward_model": {"ground_truth": f"name {'abcd'[n - 1]}" if n else "x" * 31, "style": "rule"},
         }
         for n in range(5)
     ],
@@ -73,10 +70,7 @@ def files(tmp_path: Path) -> dict[str, Path | None]:
 
 
 def test_the_mix_is_written_with_its_licences(
-    files: dict[str, Path | None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    files: dict[str, Path | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """As many questions of each source; each can be graded, and an equal choice gives an equal file."""
     words = [word for kind, path in files.items() for word in (f"--{kind}", str(path))]
@@ -92,7 +86,6 @@ def test_the_mix_is_written_with_its_licences(
     for row in rows:
         if write := ANSWERS.get(row.question.kind):
             grader = grader_of(row.row)
-            assert grader is not None
             assert (grader(row.row, write(row.row)), grader(row.row, "17")) == (1.0, 0.0)
     tests = [row.row["tests"] for row in rows if row.question.kind == "livecodebench"]
     assert {(each["type"], each.get("function")) for each in tests} == {("stdin", None), ("call", "times")}
@@ -105,12 +98,14 @@ def test_the_mix_is_written_with_its_licences(
 def test_a_mix_that_cannot_be_written(files: dict[str, Path | None], tmp_path: Path) -> None:
     """Missing sources are named with their publisher and licence; rows of another form with their number."""
     out = tmp_path / "questions.jsonl"
-    with pytest.raises(ConfigError, match=r"--mmlu FILE: .*cais/mmlu \(licence: MIT\)"):
-        write_mix({**files, "mmlu": None}, out, each=4, seed=1)
-    with pytest.raises(ConfigError, match="has 4 usable questions, and the mix takes 5"):
-        write_mix(files, out, each=5, seed=1)
-    with pytest.raises(ConfigError, match="row 1 is not a row of cais/mmlu: KeyError: 'choices'"):
-        write_mix({**files, "mmlu": files["math"]}, out, each=4, seed=1)
+    missing, mixed = {**files, "mmlu": None}, {**files, "mmlu": files["math"]}
+    for given, each, told in (
+        (missing, 4, r"--mmlu FILE: .*cais/mmlu \(licence: MIT\)"),
+        (files, 5, "has 4 usable questions, and the mix takes 5"),
+        (mixed, 4, "row 1 is not a row of cais/mmlu: KeyError: 'choices'"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            write_mix(given, out, each=each, seed=1)
     assert not out.exists()
     out.write_text("")
     with pytest.raises(ConfigError, match="exists: name another file"):

@@ -1,31 +1,22 @@
-"""The messages of an episode are those of production."""
+"""The messages of an episode are those of production; disguised cards."""
 
 import json
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import date
+from random import Random
+from typing import Any
 
 import anyio
 import pytest
+from scored_world import RATE
 
-from podium import Conductor
-from podium.budget import Limits
+from podium import Card, ChatPlanner, Conductor, Limits, Price, ScriptedWorker
 from podium.errors import PlannerError
-from podium.planners import ChatPlanner
-from podium.workers import Card, Kind, MeasuredRate, Price, ScriptedWorker
 from podium_evals.recorded import Vote
 from podium_train import Episode, PromptStyle, fingerprint, messages
+from podium_train.environments.episodes import disguised
 
-RATE = MeasuredRate(
-    kind=Kind("sums", ("1 + 1?",)),
-    rate=0.7,
-    low=0.4,
-    high=0.9,
-    right=2,
-    answers=3,
-    measured_on=date(2026, 1, 1),
-)
 CARDS = (
     Card(name="small", description="Adds.", price=Price(input=1, output=2), measured=(RATE,)),
     Card(name="large"),
@@ -54,15 +45,10 @@ def asked_in_production(episode: Episode, style: PromptStyle) -> object:
     """Return the messages that a conductor sends to its planner's model."""
     model = ScriptedWorker("model", "no plan")
     workers = [ScriptedWorker(card, "ok") for card in episode.cards if card.name != "vote"]
-    planner = ChatPlanner(
-        model, spelling=style.spelling, show=style.show, examples=style.examples, reasons=style.reasons
-    )
-    conductor = Conductor(
-        planner,
-        [*workers, *([Vote()] if episode.fills else [])],
-        limits=Limits(plan_steps=style.max_steps),
-        show_question=episode.shows_question,
-    )
+    workers += [Vote()] if episode.fills else []
+    own: Any = {name: getattr(style, name) for name in ("spelling", "show", "examples", "reasons")}
+    options: Any = {"limits": Limits(plan_steps=style.max_steps), "show_question": episode.shows_question}
+    conductor = Conductor(ChatPlanner(model, **own), workers, **options)
 
     async def plan() -> None:
         with pytest.raises(PlannerError):
@@ -82,15 +68,14 @@ def test_the_messages_are_those_of_a_run(style: PromptStyle, episode: Episode) -
 
 def test_episodes_differ_by_all_that_the_conductor_reads() -> None:
     """A rate, a price and a named text each change the key, by which rewards are cached."""
-    episode = SHOWN
     others = [
-        replace(episode, cards=(replace(CARDS[0], measured=()), CARDS[1])),
-        replace(episode, cards=(replace(CARDS[0], price=None), CARDS[1])),
-        replace(episode, texts=(("part_1", "?"),)),
-        replace(episode, shows_question=False),
-        replace(episode, fills=(0,)),
+        {"cards": (replace(CARDS[0], measured=()), CARDS[1])},
+        {"cards": (replace(CARDS[0], price=None), CARDS[1])},
+        {"texts": (("part_1", "?"),)},
+        {"shows_question": False},
+        {"fills": (0,)},
     ]
-    assert len({each.key for each in (episode, *others)}) == 6
+    assert len({each.key for each in (SHOWN, *(replace(SHOWN, **other) for other in others))}) == 6
 
 
 def test_fingerprints_differ_by_style_and_not_by_process() -> None:
@@ -122,3 +107,18 @@ def test_the_fingerprint_changes_with_each_text_of_the_prompt() -> None:
         run = subprocess.run([sys.executable, "-c", code, file], capture_output=True, text=True, check=True)
         found.add(json.loads(run.stdout))
     assert len(found) == 3
+
+
+NAMES = ["a", "b", "c", "d"]
+
+
+def test_disguised_cards_tell_neither_name_nor_exact_price() -> None:
+    """Pseudonyms differ between episodes; prices stay near the real ones."""
+    cards = [Card(name=name, description=name, price=Price(input=3, output=15)) for name in NAMES]
+    first, second = disguised(cards, Random(1)), disguised(cards, Random(2))
+    assert len({card.name for card in first}) == 4
+    assert {card.name for card in first} != {card.name for card in second}
+    assert {card.description for card in first} == {"A language model."}
+    outputs = [card.price.output for card in (*first, *second) if card.price]
+    assert len(set(outputs)) > 2
+    assert all(10.4 <= output <= 19.6 for output in outputs)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import anyio
 import pytest
+from small_recipes import RECORDED, WORLD
 from small_recording import WORKERS, small_recording
 
-from podium import Plan, Step
+from podium import Plan, Price, Step
 from podium.errors import ConfigError
-from podium.workers import Price
 from podium_evals.recorded import DatedPrice, PriceTable, Recordings, write_recordings
 from podium_train import PromptStyle, RecordedAnswers, RecordedSettings, fingerprint, messages
 from podium_train.recipe import (
@@ -22,12 +22,10 @@ from podium_train.recipe import (
     shipped_recipes,
 )
 
-WORLD = 'type = "python"\nfactory = "tiny_conductor.world:Workshop"'
-SMALL = """
+SMALL = f"""
 folder = "run"
 [environment]
-type = "python"
-factory = "tiny_conductor.world:Workshop"
+{WORLD}
 [model]
 base = "base"
 [grpo]
@@ -56,55 +54,47 @@ def test_shipped_recipes_are_valid(name: str, tmp_path: Path) -> None:
 def test_the_settings_of_the_paper(tmp_path: Path) -> None:
     recipe = load_recipe(written(tmp_path, shipped_recipes()["paper-7b"]))
     grpo = recipe.grpo
-    assert grpo is not None
     assert (grpo.groups, grpo.group_size, grpo.steps, grpo.learning_rate) == (4, 64, 200, 1e-6)
     assert (grpo.beta, grpo.epsilon, grpo.temperature, grpo.max_tokens) == (0, 0.2, 1, 1024)
     assert (grpo.loss, grpo.schedule, grpo.warm_up) == ("bnpo", "cosine", 0.03)
     assert (recipe.prompt.style.show, recipe.prompt.style.examples) == ("ordinals", 4)
     default = load_recipe(written(tmp_path, SMALL.partition("[grpo]")[0] + "[grpo]\n")).grpo
-    assert default is not None
     same = ("groups", "group_size", "steps", "learning_rate", "beta", "epsilon", "loss", "warm_up")
     assert all(getattr(default, key) == getattr(grpo, key) for key in same)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("old", "new", "told"),
     [
-        ("steps = ", "recipe.toml:1: invalid TOML"),
+        (SMALL, "steps = ", "recipe.toml:1: invalid TOML"),
+        ("steps", "stepz", "recipe.toml:10: unknown key 'stepz' in [grpo]: did you mean 'steps'"),
+        ("steps = 4", 'steps = "4"', "recipe.toml:10: 'steps' in [grpo] is '4': write a whole"),
+        ("steps = 4", "steps = 0", "it must be 1 or more"),
+        ('"python"', '"recorded"', "[environment]: an environment of type 'recorded' needs"),
+        (SMALL[SMALL.index("[grpo]") :], "", "neither [sft] nor [grpo]"),
+        ("micro_batch = 8", "micro_batch = 5", "not a multiple of micro_batch"),
+        ("\nevery = 2", "\nevery = 3", "'every' in"),
         (
-            SMALL.replace("steps", "stepz"),
-            "recipe.toml:10: unknown key 'stepz' in [grpo]: did you mean 'steps'",
+            "\nevery = 2\n",
+            "\nevery = 2\n[guards]\nentropy = 2.0\n",
+            "'entropy' in [guards] is 2.0: it must be from 0 to 1",
         ),
-        (
-            SMALL.replace("steps = 4", 'steps = "4"'),
-            "recipe.toml:10: 'steps' in [grpo] is '4': write a whole",
-        ),
-        (SMALL.replace("steps = 4", "steps = 0"), "it must be 1 or more"),
-        (SMALL.replace('"python"', '"recorded"'), "[environment]: an environment of type 'recorded' needs"),
-        (SMALL.partition("[grpo]")[0], "neither [sft] nor [grpo]"),
-        (SMALL.replace("micro_batch = 8", "micro_batch = 5"), "not a multiple of micro_batch"),
-        (
-            SMALL.replace("every = 2", "every = 3", 2).replace("save_every = 3", "save_every = 2"),
-            "'every' in",
-        ),
-        (SMALL + "[guards]\nentropy = 2.0\n", "'entropy' in [guards] is 2.0: it must be from 0 to 1"),
-        (SMALL + "[reward.limits]\nbudget = 3.0\n", "[reward.limits]: budget needs plan_cost"),
-        (SMALL + "[reward.cost]\nweight = 0.7\n", "below 0.5"),
-        (SMALL + '[prompt]\nstyle = { spelling = "xml" }\n', "'spelling' in [prompt.style]"),
+        ("\nevery = 2\n", "\nevery = 2\n[reward.limits]\nbudget = 3.0\n", "budget needs plan_cost"),
+        ("\nevery = 2\n", "\nevery = 2\n[reward.cost]\nweight = 0.7\n", "below 0.5"),
+        ("[grpo]", '[prompt]\nstyle = { spelling = "xml" }\n[grpo]', "'spelling' in [prompt.style]"),
     ],
 )
-def test_errors_name_the_key(text: str, told: str, tmp_path: Path) -> None:
+def test_errors_name_the_key(old: str, new: str, told: str, tmp_path: Path) -> None:
+    assert old in SMALL
     with pytest.raises(ConfigError) as error:
-        load_recipe(written(tmp_path, text))
+        load_recipe(written(tmp_path, SMALL.replace(old, new)))
     assert told in str(error.value)
 
 
 def test_environments_of_recipes(tmp_path: Path) -> None:
     """An own one with options, and a recording beside the recipe."""
     write_recordings(small_recording(), tmp_path / "recording.jsonl")
-    other = SMALL.replace(
-        WORLD, 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
-    )
+    other = SMALL.replace(WORLD, RECORDED)
     sizes = SMALL.replace(WORLD, WORLD + "\noptions = { sizes = [3] }")
     world = environment_of(load_recipe(written(tmp_path, sizes)).environment, tmp_path)
     assert {len(each.workers) for each in world.episodes("train", 9, seed=1)} == {3}
@@ -113,15 +103,10 @@ def test_environments_of_recipes(tmp_path: Path) -> None:
 
 
 COST = """
-[environment]
-type = "recorded"
-recording = "{}"
-answers = {{ sizes = [2] }}
-[model]
-base = "base"
+environment = {{ type = "recorded", recording = "{}", answers = {{ sizes = [2] }} }}
+model.base = "base"
+reward.cost.weight = 0.1
 [grpo]
-[reward.cost]
-weight = 0.1
 """
 
 
@@ -145,9 +130,7 @@ def test_the_cost_of_plans_needs_prices(tmp_path: Path) -> None:
     (episode,) = environment.episodes("train", 1, seed=1)
     assert "Prices are per million tokens" in messages(episode, PromptStyle())[1].text
     plan = Plan((Step(0, "Answer the question."),))
-    outcome = anyio.run(environment.carry_out, episode, plan)
-    assert outcome is not None
-    assert outcome.cost
+    assert anyio.run(environment.carry_out, episode, plan).cost
 
 
 def test_prompts_of_recipes(tmp_path: Path) -> None:

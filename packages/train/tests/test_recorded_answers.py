@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -21,13 +22,7 @@ from podium_evals.arms import vote_plan
 from podium_evals.errors import Unrecorded
 from podium_evals.recorded import Recording, Recordings, Sample
 from podium_evals.statistics import halves
-from podium_train import (
-    Episode,
-    PlanOutcome,
-    RecordedAnswers,
-    RecordedSettings,
-    reward_of,
-)
+from podium_train import Episode, PlanOutcome, RecordedAnswers, RecordedSettings, reward_of
 from podium_train.environments import Split
 
 SINGLE = RecordedSettings(sizes=(2, 3), held_workers=1)
@@ -48,16 +43,13 @@ def run(episode: Episode, plan: Plan) -> PlanOutcome | None:
         if score is None or any(problem.code == Unrecorded.code for problem in problems):
             return None
         asked = [outcome for outcome in result.outcomes if outcome.worker in RECORDING.workers]
-        ends = {outcome.step: outcome for outcome in result.outcomes}
-        outputs = tuple(
-            ends[at].text if at in ends and ends[at].status == "ok" else None for at in range(len(plan.steps))
-        )
+        done = {outcome.step: outcome.text for outcome in result.outcomes if outcome.status == "ok"}
         return PlanOutcome(
             score=score,
             cost=result.cost,
             calls=sum(outcome.attempts for outcome in asked),
             tokens=result.usage.total_tokens,
-            outputs=outputs,
+            outputs=tuple(done.get(at) for at in range(len(plan.steps))),
         )
 
     return anyio.run(conduct)
@@ -117,18 +109,16 @@ def test_splits_are_disjoint() -> None:
 
 def test_training_questions_are_in_the_training_half_of_evals() -> None:
     """So `podium evals run --split questions` asks a trained conductor nothing that it was trained on."""
-    environment = ENVIRONMENT
-    _, second = halves(environment.recordings.questions, seed=0)
-    asked = {environment.recordings.questions[int(place)].key for place in second}
-    assert not asked & {question.key for question in environment.training.questions}
-    assert set(environment.training.workers) == set(environment.partition.known_workers)
+    _, second = halves(ENVIRONMENT.recordings.questions, seed=0)
+    asked = {ENVIRONMENT.recordings.questions[int(place)].key for place in second}
+    assert not asked & {question.key for question in ENVIRONMENT.training.questions}
+    assert set(ENVIRONMENT.training.workers) == set(ENVIRONMENT.partition.known_workers)
 
 
 def test_rates_are_measured_on_other_questions_and_as_noisy_as_probes() -> None:
     """Three answers give four sums; over many episodes their mean is the worker's real share."""
-    environment = ENVIRONMENT
-    sums = Counter[float]()
-    for episode in environment.episodes("train", 600, seed=7):
+    sums, part = Counter[float](), ENVIRONMENT.partition
+    for episode in ENVIRONMENT.episodes("train", 600, seed=7):
         for card in episode.cards[:-1]:
             assert len(card.measured) == 3
             assert episode.kind in [rate.kind.name for rate in card.measured]
@@ -140,14 +130,13 @@ def test_rates_are_measured_on_other_questions_and_as_noisy_as_probes() -> None:
     assert set(sums) == {0.0, 1.0, 2.0, 3.0}
     scores = [
         sample.score
-        for each in environment.recordings.only(environment.partition.known_workers)
-        if each.question in environment.partition.measuring
+        for each in ENVIRONMENT.recordings.only(part.known_workers)
+        if each.question in part.measuring
         for sample in each.samples
     ]
     share = sum(filter(None, scores)) / len(scores)
-    assert sum(right * count for right, count in sums.items()) / sums.total() / 3 == pytest.approx(
-        share, abs=0.06
-    )
+    found = sum(right * count for right, count in sums.items()) / sums.total() / 3
+    assert found == pytest.approx(share, abs=0.06)
 
 
 def test_episodes_are_the_same_in_each_process() -> None:
@@ -155,40 +144,28 @@ def test_episodes_are_the_same_in_each_process() -> None:
     code = (
         "from small_recording import small_recording\n"
         "from podium_train import RecordedAnswers, RecordedSettings\n"
-        "environment = RecordedAnswers(small_recording(), "
-        "RecordedSettings(sizes=(2, 3), held_workers=1))\n"
+        "environment = RecordedAnswers(small_recording(), RecordedSettings(sizes=(2, 3), held_workers=1))\n"
         "print(environment.version, *[e.key for e in environment.episodes('kinds', 5, seed=9)])\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parent,
-        env=os.environ | {"PYTHONHASHSEED": "5"},
-    )
-    environment = ENVIRONMENT
-    keys = [episode.key for episode in environment.episodes("kinds", 5, seed=9)]
-    assert run.stdout.split() == [environment.version, *keys]
-    assert environment.version != RecordedAnswers(RECORDING, replace(SINGLE, probes=2)).version
-    assert keys != [episode.key for episode in environment.episodes("kinds", 5, seed=10)]
+    given: Any = {"cwd": Path(__file__).parent, "env": os.environ | {"PYTHONHASHSEED": "5"}}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, **given)
+    keys = [episode.key for episode in ENVIRONMENT.episodes("kinds", 5, seed=9)]
+    assert run.stdout.split() == [ENVIRONMENT.version, *keys]
+    assert ENVIRONMENT.version != RecordedAnswers(RECORDING, replace(SINGLE, probes=2)).version
+    assert keys != [episode.key for episode in ENVIRONMENT.episodes("kinds", 5, seed=10)]
 
 
 def test_a_reward_of_an_unrecorded_plan_is_unknown() -> None:
     """It is neither 0 nor 0.5, so that asking in other words is not punished."""
-    environment = ENVIRONMENT
-    (episode,) = environment.episodes("train", 1, seed=1)
+    (episode,) = ENVIRONMENT.episodes("train", 1, seed=1)
     plan = 'model_id = [0]\nsubtasks = ["Think about it."]\naccess_list = [[]]'
-    assert anyio.run(reward_of, plan, episode, environment).value is None
+    assert anyio.run(reward_of, plan, episode, ENVIRONMENT).value is None
 
 
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        (
-            {"sizes": (5,)},
-            r"the recording has 5 workers, and needs 6: 5 for the largest pool \(`sizes`\), and 1 that",
-        ),
+        ({"sizes": (5,)}, r"has 5 workers, and needs 6: 5 for the largest pool \(`sizes`\), and 1 that"),
         ({"shown_kinds": 4}, "shown_kinds"),
         ({"held_out": 1}, "held_out"),
     ],
@@ -200,15 +177,15 @@ def test_wrong_settings_are_refused(changed: dict[str, object], told: str) -> No
 
 def test_recordings_that_cannot_be_used() -> None:
     """Ungraded answers, missing answers, one combination of workers, and a split that is not there."""
-    ungraded = Recordings(
-        Recording(each.question, each.worker, (Sample(text="1", score=None),)) for each in RECORDING
-    )
-    with pytest.raises(ConfigError, match="no question has graded answers"):
-        RecordedAnswers(ungraded, SINGLE)
-    with pytest.raises(ConfigError, match="empty"):
-        RecordedAnswers(Recordings([]), SINGLE)
-    with pytest.raises(ConfigError, match="no worker 'zoe'"):
-        RecordedAnswers(RECORDING, replace(SINGLE, workers=("ada", "zoe")))
+    nothing = (Sample(text="1", score=None),)
+    ungraded = Recordings(Recording(each.question, each.worker, nothing) for each in RECORDING)
+    for recording, changed, told in (
+        (ungraded, {}, "no question has graded answers"),
+        (Recordings([]), {}, "empty"),
+        (RECORDING, {"workers": ("ada", "zoe")}, "no worker 'zoe'"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            RecordedAnswers(recording, replace(SINGLE, **changed))
     three = RecordedAnswers(RECORDING, replace(SINGLE, workers=WORKERS[:3], sizes=(2,)))
     assert three.recordings.workers == WORKERS[:3]
     only = RecordedAnswers(RECORDING, replace(SINGLE, sizes=(5,), held_workers=0))

@@ -1,4 +1,4 @@
-"""The contract of reward services, in process and over HTTP, and what each adds."""
+"""The contract of reward services, in process and over HTTP, and rewards of second rounds."""
 
 import json
 import os
@@ -6,13 +6,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from hypothesis import given, settings, strategies as st
 from scored_world import ScoredWorld, episode, plan
+from small_recipes import RECIPE
 
+from podium import ChatPlanner, Conductor, Limits, ScriptedWorker
+from podium.errors import ConfigError
+from podium_train import PromptStyle, load_recipe, second_messages
+from podium_train.guards import Sample, measure, second_rounds
 from podium_train.rewards import (
     CostWeight,
     RewardLimits,
@@ -20,6 +28,7 @@ from podium_train.rewards import (
     Score,
     ScoreRequest,
     with_costs,
+    with_second_rounds,
 )
 from podium_train.store import RewardStore
 
@@ -75,13 +84,11 @@ async def test_the_budget_holds_although_plans_run_together() -> None:
     """Plans beyond it have no reward, and equal plans that are stored still have one."""
     world, store = ScoredWorld(), RewardStore()
     service = RewardService(world, store, limits=RewardLimits(budget=4, plan_cost=2))
-    scorer = service
-    scores = await scorer.score([asked(plan(1, 0), f"Question {number}") for number in range(10)])
-    again = await scorer.score([asked(plan(1, 0), f"Question {number}") for number in range(10)])
+    requests = [asked(plan(1, 0), f"Question {number}") for number in range(10)]
+    scores, again = await service.score(requests), await service.score(requests)
     assert sorted(score.why_unknown for score in scores) == [""] * 2 + ["budget"] * 8
     assert [score.value for score in again] == [score.value for score in scores]
-    assert store.spent == 4
-    assert len(world.executed) == 2
+    assert (store.spent, len(world.executed)) == (4, 2)
 
 
 async def test_a_cancelled_execution_is_taken_over() -> None:
@@ -96,8 +103,7 @@ async def test_a_cancelled_execution_is_taken_over() -> None:
         assert len(world.executed) == 1
         first.cancel_scope.cancel()
         await anyio.wait_all_tasks_blocked()
-        assert len(world.executed) == 2
-        assert store.spent == 6
+        assert (len(world.executed), store.spent) == (2, 6)
         second.cancel_scope.cancel()
 
 
@@ -113,8 +119,7 @@ async def test_processes_share_outcomes_and_the_budget(tmp_path: Path) -> None:
     second = await services[1].score([asked(plan(1, 0)), *(asked(plan(1, 0), str(n)) for n in range(3))])
     assert (first[0].cached, second[0].cached) == (False, True)
     assert [score.why_unknown for score in second] == ["", "", "budget", "budget"]
-    assert [len(world.executed) for world in worlds] == [1, 1]
-    assert services[0].store.spent == 4
+    assert ([len(world.executed) for world in worlds], services[0].store.spent) == ([1, 1], 4)
 
 
 KILLED = """
@@ -135,13 +140,8 @@ anyio.run(main)
 def test_outcomes_and_spending_survive_a_kill(tmp_path: Path) -> None:
     """What was executed is not executed again, and the plan in execution counts as spent."""
     path = tmp_path / "new" / "rewards.db"
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(path)],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parent,
-        text=True,
-    )
-    assert process.stdout is not None
+    words, here = [sys.executable, "-c", KILLED, str(path)], Path(__file__).parent
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=here, text=True)
     with process, process.stdout:
         assert process.stdout.readline() == "scored\n"
         ends = time.monotonic() + 20
@@ -157,16 +157,13 @@ def test_outcomes_and_spending_survive_a_kill(tmp_path: Path) -> None:
 
 
 PLANS = st.lists(
-    st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=4), st.integers(0, 3)),
-    max_size=30,
+    st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=4), st.integers(0, 3)), max_size=30
 )
 
 
 @settings(deadline=None)
 @given(plans=PLANS, budget=st.integers(1, 40), halves=st.integers(0, 30))
-def test_the_cache_changes_no_value_and_the_budget_holds(
-    plans: list[tuple[list[int], int]], budget: int, halves: int
-) -> None:
+def test_the_cache_changes_no_value_and_the_budget_holds(plans: Any, budget: int, halves: int) -> None:
     """For any texts, in one batch or two: known values are those of the environment."""
     requests = [asked(plan(*workers), f"Question {question}") for workers, question in plans]
     world, store = ScoredWorld(), RewardStore()
@@ -195,10 +192,123 @@ def test_cost_decides_only_among_right_plans(values: list[tuple[float | None, fl
     group = [Score(value=value, cost=cost) for value, cost in values]
     rewards = with_costs(group, weight)
     right = sorted((s.cost or 0, r or 0) for s, r in zip(group, rewards, strict=True) if s.value == 1.0)
-    assert [r for s, r in zip(group, rewards, strict=True) if s.value != 1.0] == [
-        score.value for score in group if score.value != 1.0
-    ]
+    others = [(s.value, r) for s, r in zip(group, rewards, strict=True) if s.value != 1.0]
+    assert all(reward == value for value, reward in others)
     assert all(0.8 - 1e-9 <= reward <= 1.0 for _, reward in right)
     assert [reward for _, reward in right] == sorted((reward for _, reward in right), reverse=True)
     if step <= 100:
         assert all(reward == 1.0 for _, reward in right)
+
+
+KEEP = "model_id = []\nsubtasks = []\naccess_list = []"
+
+
+def score(requests: Sequence[ScoreRequest], path: Path | None = None) -> tuple[list[Score], ScoredWorld]:
+    """Return the scores of texts, and the world that executed their plans."""
+    world = ScoredWorld()
+
+    async def scored() -> list[Score]:
+        with RewardStore(path) as store:
+            return await RewardService(world, store).score(requests)
+
+    return anyio.run(scored), world
+
+
+def second(text: str, earlier: str) -> ScoreRequest:
+    return ScoreRequest(episode=episode(), text=text, earlier=earlier)
+
+
+def test_the_messages_are_those_of_a_run() -> None:
+    """The second prompt of a run with two rounds, for each spelling."""
+    for style in (PromptStyle(), PromptStyle(spelling="rows", show="ordinals")):
+        model = ScriptedWorker("model", lambda request: plan(0) if len(request.messages) == 2 else KEEP)
+        planner = ChatPlanner(model, spelling=style.spelling, show=style.show)
+        workers = [ScriptedWorker(card, "It is 4.") for card in episode().cards]
+        conductor = Conductor(planner, workers, limits=Limits(plan_steps=style.max_steps, rounds=2))
+
+        async def run() -> None:
+            await conductor.run(episode().question)  # noqa: B023 - called here
+
+        anyio.run(run)
+        found = second_messages(episode(), style, text=plan(0), answer="It is 4.")
+        assert model.requests[1].messages == found
+        assert "It is 4." in found[-1].text
+
+
+def test_a_second_round_keeps_or_replaces_the_answer() -> None:
+    """The reward is that of the answer after the round; keeping costs nothing."""
+    texts = [KEEP, plan(0), plan(1), "no plan", plan(1, 1)]
+    found, world = score([second(text, plan(1)) for text in texts])
+    assert [each.value for each in found] == [0.5, 1.0, 0.5, 0.0, 0.5]
+    assert [each.kept for each in found] == [True, False, True, False, False]
+    assert [each.cost for each in found] == [0.0, 1.0, 0.0, 0.0, 2.0]
+    assert all(each.second_round and each.before == 0.5 for each in found)
+    assert len(world.executed) == 3
+
+
+def test_the_outcome_depends_on_the_first_round(tmp_path: Path) -> None:
+    """Equal second plans after different first plans are executed and stored apart."""
+    looks = plan(0).replace("[[]]", '[["previous"]]')
+    requests = [second(looks, plan(1)), second(looks, plan(1, 1)), second(looks, plan(1))]
+    found, world = score(requests, tmp_path / "rewards.db")
+    assert ([each.value for each in found], len(world.executed)) == ([1.0, 1.0, 1.0], 4)
+    again, world = score(requests, tmp_path / "rewards.db")
+    assert [each.cached for each in again] == [True] * 3
+    assert not world.executed
+    (bad,), _ = score([ScoreRequest(episode=episode(), text=looks)])
+    assert bad.problem == "no_previous"
+
+
+def test_a_second_round_needs_an_answer() -> None:
+    """If the first round has none, or its outcome is unknown, the second has no reward."""
+    found, _ = score([second(KEEP, "no plan"), second(KEEP, plan(0, subtask="lost"))])
+    assert [each.value for each in found] == [None, None]
+
+
+def test_rewards_of_a_group() -> None:
+    """A first text gets its own reward and the mean reward of the texts that continue it."""
+    texts = ["a", "b", "c", "x", "y", "z"]
+    earlier = [None, None, None, "a", "a", "b"]
+    found = with_second_rounds(texts, earlier, [0.5, 1.0, 0.0, 1.0, 0.5, None], discount=0.25)
+    assert found == [0.75 * 0.5 + 0.25 * 0.75, 1.0, 0.0, 1.0, 0.5, None]
+
+
+def test_measures_of_second_rounds() -> None:
+    """An invalid text leaves the answer; other measures are of first rounds only."""
+    scores = [
+        Score(value=1.0, before=0.5, second_round=True),
+        Score(value=0.5, before=1.0, second_round=True),
+        Score(value=1.0, before=1.0, second_round=True, kept=True),
+        Score(value=0.0, before=1.0, second_round=True, problem="no_plan"),
+        Score(value=None, before=None, second_round=True),
+    ]
+    found = second_rounds(scores, [Score(value=0.0)])
+    assert (found.texts, found.before, found.after) == (4, 0.6, 0.6)
+    assert (found.kept, found.helped, found.harmed) == (0.25, 0.25, 0.25)
+    first = Score(value=1.0, workers=(0,))
+    samples = [Sample(episode=episode(), score=each, length=3) for each in (first, *scores)]
+    measures = measure(1, samples)
+    assert (measures.texts, measures.valid_plans, measures.accuracy) == (1, 1.0, 1.0)
+    assert measures.second == replace(found, before=0.75, after=0.75)
+    assert second_rounds([]) is None
+
+
+TWO_ROUNDS = '[prompt]\nstyle = { spelling = "lists", rounds = 2 }\n[grpo]\ngroups = 4\ngroup_size = 4\n'
+TWICE = RECIPE.replace("[grpo]\n", f"{TWO_ROUNDS}[recursion]\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("rounds = 2", "rounds = 1", "write rounds = 2"),
+        ("group_size = 4", "group_size = 3\nmicro_batch = 4", "an even 'group_size'"),
+        ("[grpo]\ngroups = 4\ngroup_size = 4", "[sft]\nexamples = 'x'", r"\[recursion\] needs \[grpo\]"),
+        ("[recursion]", "[recursion]\ndiscount = 2.0", "discount"),
+    ],
+)
+def test_recipes_that_cannot_run(old: str, new: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(TWICE)
+    assert load_recipe(tmp_path / "recipe.toml").recursion is not None
+    (tmp_path / "recipe.toml").write_text(TWICE.replace(old, new))
+    with pytest.raises(ConfigError, match=told):
+        load_recipe(tmp_path / "recipe.toml")

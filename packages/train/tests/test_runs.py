@@ -21,18 +21,16 @@ from podium_train.runs import (
 
 RECIPE = """
 folder = "run"
-[environment]
-type = "recorded"
-recording = "recording.jsonl"
-answers = { sizes = [2, 3], held_workers = 1 }
+environment.type = "recorded"
+environment.recording = "recording.jsonl"
+environment.answers = { sizes = [2, 3], held_workers = 1 }
+held_out = { every = 20 }
 [model]
 base = "base"
 [sft]
 examples = "plans.jsonl"
 [grpo]
 steps = 100
-[held_out]
-every = 20
 """
 LORA = RECIPE.replace("[sft]", "[model.lora]\n[sft]")
 
@@ -102,10 +100,7 @@ def test_a_run_allows_changes_that_cannot_alter_it(folder: Path) -> None:
     text = text.replace('base = "base"', 'base = "base"\nattention = "eager"')
     (told,) = begin(run, started(folder, text + "[guards]\npatience = 3\n"))
     assert told.startswith("Changed since the last start: 'steps' in [grpo]: 100, now 200.")
-    found = read_record(run)
-    assert found is not None
-    assert found.recipe.grpo is not None
-    assert found.recipe.grpo.steps == 200
+    assert read_record(run).recipe.grpo.steps == 200
 
 
 def test_a_run_refuses_other_data_and_weights_under_the_same_name(folder: Path) -> None:
@@ -116,12 +111,9 @@ def test_a_run_refuses_other_data_and_weights_under_the_same_name(folder: Path) 
     (folder / "plans.jsonl").write_text("{}\n{}\n")
     with pytest.raises(ConfigError) as error:
         begin(run, started(folder, part="sft"))
-    lines = str(error.value).splitlines()[1:-1]
-    assert [line.partition(":")[0].strip() for line in lines] == [
-        "the data of the environment 'recorded'",
-        "the examples of [sft]",
-        "the model from which it starts",
-    ]
+    lines = [line.partition(":")[0].strip() for line in str(error.value).splitlines()[1:-1]]
+    data, model = "the data of the environment 'recorded'", "the model from which it starts"
+    assert lines == [data, "the examples of [sft]", model]
 
 
 def test_a_run_without_a_model_starts_again(folder: Path) -> None:

@@ -17,8 +17,7 @@ def test_the_recipe_of_the_paper(tmp_path: Path) -> None:
     recipe, shape = load_recipe(tmp_path / "recipe.toml"), shape_of("Qwen/Qwen2.5-7B-Instruct")
     assert round(shape.weights / 1e9, 1) == 7.6
     two, one = (needs_of(recipe, shape, gpus=gpus, gpu=80) for gpus in (2, 1))
-    assert (round(two.states), round(one.states)) == (61, 122)
-    assert (two.fits(80), one.fits(80)) == (True, False)
+    assert (round(two.states), round(one.states), two.fits(80), one.fits(80)) == (61, 122, True, False)
     assert 500 < two.disk < 550
 
 

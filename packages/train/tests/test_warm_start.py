@@ -3,16 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from small_recording import small_recording
 
+from podium import ChatPlanner, Message, Plan, ScriptedWorker, Step, parse_plan
 from podium.errors import ConfigError
-from podium.plan_text import parse_plan
-from podium.planners import ChatPlanner
-from podium.types import Message, Plan, Step
-from podium.workers import ScriptedWorker
 from podium_train import PromptStyle, RecordedAnswers, RecordedSettings, messages
 from podium_train.evaluation import plan_arm, planner_arm, reasoned_arm
 from podium_train.warm_start import Example, best_of, read_examples, write_examples
@@ -24,10 +22,9 @@ HI = Example(
 )
 
 
-def best(environment: RecordedAnswers, arm: object, **options: float) -> list[Example]:
+def best(arm: object, **options: Any) -> list[Example]:
     async def run() -> list[Example]:
-        episodes = environment.episodes("train", 40, seed=1)
-        return await best_of(environment, episodes, arm, STYLE, **options)  # type: ignore[arg-type]
+        return await best_of(SINGLE, SINGLE.episodes("train", 40, seed=1), arm, STYLE, **options)
 
     return anyio.run(run)
 
@@ -42,7 +39,7 @@ def test_the_best_plan_of_several_is_an_example() -> None:
     number = iter(range(10_000))
     model = ScriptedWorker("model", lambda _request: replies[next(number) % 4])
     arm = planner_arm("model", ChatPlanner(model, spelling="lists"), max_steps=5, samples=4)
-    found = best(SINGLE, arm, at_once=1)
+    found = best(arm, at_once=1)
     assert 20 < len(found) <= 40
     assert {example.source for example in found} == {"best of 4 of model"}
     assert {example.completion.split(".")[0] for example in found} == {"Hm", "Well", "So"}
@@ -58,22 +55,25 @@ def test_of_equal_plans_the_cheapest_is_taken() -> None:
     three = Plan((*[Step(0, "Answer the question.")] * 3, Step(3, "Choose.", (0, 1, 2))))
     one = Plan((Step(0, "Answer the question."),))
     replies = iter([three, one] * 40)
-    both = best(SINGLE, replace(plan_arm("both", lambda _episode: next(replies)), samples=2), at_once=1)
+    both = best(replace(plan_arm("both", lambda _episode: next(replies)), samples=2), at_once=1)
     steps = [len(parse_plan(example.completion, workers=4).steps) for example in both]
-    assert steps.count(1) == len(best(SINGLE, plan_arm("one", lambda _episode: one)))
+    assert steps.count(1) == len(best(plan_arm("one", lambda _episode: one)))
 
 
 def test_any_valid_plan_teaches_the_form() -> None:
     """With the lowest reward of 0.5, wrong answers are examples too, written in the style's spelling."""
-    arm = plan_arm("first", lambda _episode: Plan((Step(0, "Answer the question."),)))
-    assert len(best(SINGLE, arm, least=0.5)) == 40 > len(best(SINGLE, arm))
-    assert best(SINGLE, arm)[0].completion.startswith("model_id = [0]")
-    assert best(SINGLE, plan_arm("lost", lambda _episode: Plan((Step(0, "Think."),))), least=0.5) == []
+    arm, lost = (
+        plan_arm(name, lambda _episode, text=text: Plan((Step(0, text),)))
+        for name, text in (("first", "Answer the question."), ("lost", "Think."))
+    )
+    assert len(best(arm, least=0.5)) == 40 > len(best(arm))
+    assert best(arm)[0].completion.startswith("model_id = [0]")
+    assert best(lost, least=0.5) == []
 
 
 def test_reasons_stand_beside_the_choice() -> None:
     """The line has the rates that the prompt shows, and the worker that the plan has."""
-    for example in best(SINGLE, reasoned_arm(SINGLE), least=0.5):
+    for example in best(reasoned_arm(SINGLE), least=0.5):
         line = example.completion.splitlines()[0]
         (step,) = parse_plan(example.completion, workers=6).calls
         assert line.endswith(f"So {step.worker}.")

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graphs.conducted import ASKED, CONFIG, DIAMOND, EXECUTORS, LATER, Calls, Plans, around, decided, edited
+from graphs import conducted
+from graphs.conducted import ASKED, CONFIG, DIAMOND, EXECUTORS, LATER, Calls, Plans, around, decided
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -15,7 +16,6 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from servers.postgres import postgres_server, postgres_url
 
-from langchain_podium.graph.conducted import Executor
 from podium import ChatPlanner, Conductor, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError
 from podium.planners import FixedPlanner, Planner
@@ -60,7 +60,7 @@ def _asking(calls: Calls) -> list[Worker]:
     ],
 )
 async def test_a_plan_is_approved_in_another_process(
-    kind: str, executor: Executor, request: pytest.FixtureRequest, calls: Calls
+    kind: str, executor: conducted.Executor, request: pytest.FixtureRequest, calls: Calls
 ) -> None:
     """It finds all it needs in the checkpointer; and so does a third one after an interrupt in a step."""
     planners = [Plans(DIAMOND), *(Plans("nobody may plan again") for _ in range(2))]
@@ -73,15 +73,14 @@ async def test_a_plan_is_approved_in_another_process(
             return await graph.ainvoke(given, config)
 
     (asked,) = (await call(0, ASKED))["__interrupt__"]
-    (action,) = asked.value["action_requests"]
+    (action,), (review,) = asked.value["action_requests"], asked.value["review_configs"]
     assert [step["worker"] for step in action["args"]["steps"]] == list("ABCD")
     assert "A: begin" in action["description"]
-    (review,) = asked.value["review_configs"]
     assert review["action_name"] == action["name"] == "plan"
     assert review["allowed_decisions"] == ["approve", "edit", "reject", "respond"]
-    assert asked.value["podium"]["plan"] == Plan(DIAMOND.steps).to_json()
-    assert "s0 --> s1" in asked.value["podium"]["mermaid"]
-    assert asked.value["podium"]["forecast"]["calls"]["likely"] == 4
+    own = asked.value["podium"]
+    assert (own["plan"], own["forecast"]["calls"]["likely"]) == (Plan(DIAMOND.steps).to_json(), 4)
+    assert "s0 --> s1" in own["mermaid"]
     assert calls.names == []
     (asked,) = (await call(1, decided()))["__interrupt__"]
     assert asked.value == "may I?"
@@ -92,7 +91,7 @@ async def test_a_plan_is_approved_in_another_process(
 
 
 @EXECUTORS
-async def test_a_question_of_a_step_waits_at_an_interrupt(executor: Executor, calls: Calls) -> None:
+async def test_a_question_of_a_step_waits_at_an_interrupt(executor: conducted.Executor, calls: Calls) -> None:
     """`Command(resume=...)` answers it; an answer that does not fit is asked for again, with the reason."""
     workers = [*calls.workers("AB"), PersonWorker("C", choices=["yes", "no"]), calls.worker("D")]
     conductor = Conductor(FixedPlanner(DIAMOND), workers)
@@ -103,21 +102,20 @@ async def test_a_question_of_a_step_waits_at_an_interrupt(executor: Executor, ca
     (request,) = asked.value["action_requests"]
     own = asked.value["podium"]
     assert (own["kind"], own["step"], request["name"]) == ("question", "2", "C")
-    assert request["args"]["question"] == "right\n\nStep 0: begin\nA()"
-    assert request["args"]["choices"] == ("yes", "no")
+    args = request["args"]
+    assert (args["question"], args["choices"]) == ("right\n\nStep 0: begin\nA()", ("yes", "no"))
     (asked,) = (await graph.ainvoke(decided("respond", message="perhaps"), CONFIG))["__interrupt__"]
     assert "write one of 'yes', 'no'" in asked.value["podium"]["problem"]
     state = await graph.ainvoke(decided("respond", message="yes"), CONFIG)
-    assert state["messages"][-1].content == "D(B(A()),yes)"
-    assert sorted(calls.names) == list("ABD")
+    assert (state["messages"][-1].content, sorted(calls.names)) == ("D(B(A()),yes)", list("ABD"))
 
 
 def _graph_of(
-    planner: Planner, workers: Sequence[Worker], executor: Executor = "podium", **options: Any
+    planner: Planner, workers: Sequence[Worker], executor: conducted.Executor = "podium", **own: Any
 ) -> Any:
     """Return a graph whose plans wait, with options of the conductor."""
-    conductor = Conductor(planner, workers, **options)
-    return around(conductor, executor=executor, policy=LATER, checkpointer=InMemorySaver())
+    options: Any = {"executor": executor, "policy": LATER, "checkpointer": InMemorySaver()}
+    return around(Conductor(planner, workers, **own), **options)
 
 
 ONE = {"worker": "C", "subtask": "do it", "access": []}
@@ -125,21 +123,17 @@ ONE = {"worker": "C", "subtask": "do it", "access": []}
 
 @pytest.mark.parametrize(
     ("executor", "edit"),
-    [
-        ("podium", {"steps": [ONE]}),
-        ("langgraph", {"schema": 1, "steps": [{**ONE, "worker": 2}]}),
-    ],
+    [("podium", {"steps": [ONE]}), ("langgraph", {"schema": 1, "steps": [{**ONE, "worker": 2}]})],
 )
-async def test_an_edited_plan_is_the_one_that_is_carried_out(
-    executor: Executor, edit: object, calls: Calls
+async def test_an_edited_plan_is_carried_out(
+    executor: conducted.Executor, edit: object, calls: Calls
 ) -> None:
     planner = Plans(DIAMOND)
     graph = _graph_of(planner, calls.workers("ABCD"), executor)
     await graph.ainvoke(ASKED, CONFIG)
     state = await graph.ainvoke(decided("edit", edited_action={"name": "plan", "args": edit}), CONFIG)
-    assert state["messages"][-1].content == "C()"
-    assert (calls.names, planner.asked) == (["C"], 1)
-    assert [step["worker"] for step in state["podium"]["plan"]["steps"]] == [2]
+    steps = [step["worker"] for step in state["podium"]["plan"]["steps"]]
+    assert (state["messages"][-1].content, steps, calls.names, planner.asked) == ("C()", [2], ["C"], 1)
 
 
 NONSENSE: list[Any] = [
@@ -147,13 +141,15 @@ NONSENSE: list[Any] = [
     {"decisions": [{"type": "approve"}, {"type": "approve"}]},
     decided("perhaps").resume,
     decided("edit", edited_action={"name": "plan", "args": 3}).resume,
-    edited({**ONE, "worker": "nobody"}).resume,
-    edited({**ONE, "worker": "E"}).resume,
+    conducted.edited({**ONE, "worker": "nobody"}).resume,
+    conducted.edited({**ONE, "worker": "E"}).resume,
 ]
 
 
 @EXECUTORS
-async def test_nonsense_is_asked_about_again_and_nothing_is_lost(executor: Executor, calls: Calls) -> None:
+async def test_nonsense_is_asked_about_again_and_nothing_is_lost(
+    executor: conducted.Executor, calls: Calls
+) -> None:
     """The question says what was wrong or is forbidden, and the plan is still there."""
     planner = Plans(DIAMOND)
     graph = _graph_of(planner, calls.workers("ABCDE"), executor, policy=Policy(allowed=list("ABCD")))
@@ -165,28 +161,24 @@ async def test_nonsense_is_asked_about_again_and_nothing_is_lost(executor: Execu
         assert asked.value["podium"]["plan"] == Plan(DIAMOND.steps).to_json()
         told.append(asked.value["podium"]["problem"])
     assert all(told)
-    assert "nobody" in told[-2]
-    assert "E" in told[-1]
+    assert ("nobody" in told[-2], "E" in told[-1]) == (True, True)
     state = await graph.ainvoke(decided(), CONFIG)
-    assert state["messages"][-1].content == "D(B(A()),C(A()))"
-    assert planner.asked == 1
+    assert (state["messages"][-1].content, planner.asked) == ("D(B(A()),C(A()))", 1)
 
 
 @EXECUTORS
-async def test_a_refused_plan_is_not_carried_out_and_the_answer_says_so(
-    executor: Executor, calls: Calls
-) -> None:
+async def test_a_refused_plan_is_not_carried_out(executor: conducted.Executor, calls: Calls) -> None:
+    """The answer says so, with the reason."""
     graph = _graph_of(FixedPlanner(DIAMOND), calls.workers("ABCD"), executor)
     await graph.ainvoke(ASKED, CONFIG)
     state = await graph.ainvoke(decided("reject", message="That is far too dear."), CONFIG)
-    assert calls.names == []
-    assert "refused" in state["messages"][-1].content
-    assert "That is far too dear." in state["messages"][-1].content
-    assert state["podium"]["problem"]["code"] == "refused"
+    answer = state["messages"][-1].content
+    assert (calls.names, state["podium"]["problem"]["code"]) == ([], "refused")
+    assert ("refused" in answer, "That is far too dear." in answer) == (True, True)
 
 
 @EXECUTORS
-async def test_a_response_goes_back_to_the_planner(executor: Executor, calls: Calls) -> None:
+async def test_a_response_goes_back_to_the_planner(executor: conducted.Executor, calls: Calls) -> None:
     """It is shown the words and plans again, as often as a person asks; the new plan waits, too."""
     told: list[str] = []
 
@@ -201,11 +193,9 @@ async def test_a_response_goes_back_to_the_planner(executor: Executor, calls: Ca
         state = await graph.ainvoke(decided("respond", message=words), CONFIG)
         assert words in told[-1]
     (request,) = state["__interrupt__"][0].value["action_requests"]
-    assert request["args"]["steps"][0]["worker"] == "C"
-    assert calls.names == []
+    assert (request["args"]["steps"][0]["worker"], calls.names) == ("C", [])
     state = await graph.ainvoke(decided(), CONFIG)
-    assert (state["podium"]["status"], state["messages"][-1].content) == ("ok", "C()")
-    assert len(told) == 3
+    assert (state["podium"]["status"], state["messages"][-1].content, len(told)) == ("ok", "C()", 3)
 
 
 @pytest.mark.parametrize(
@@ -213,9 +203,7 @@ async def test_a_response_goes_back_to_the_planner(executor: Executor, calls: Ca
     [(decided(), "C(A())"), (decided("reject", message="not this one"), "not this one")],
     ids=["approved", "refused"],
 )
-async def test_a_plan_that_was_edited_in_the_state_waits_for_one_answer(
-    decision: Any, answer: str, calls: Calls
-) -> None:
+async def test_an_edited_state_waits_for_one_answer(decision: Any, answer: str, calls: Calls) -> None:
     """The first answer to the interrupt, which is not asked again, decides on it."""
     planner = Plans(Plan((Step(0, "a"), Step(1, "b", (0,)))))
     graph = _graph_of(planner, calls.workers("ABC"))

@@ -1,20 +1,15 @@
 """LangChain's own suites for chat models, over servers on loopback: local pools, and a hosted conductor.
 
-What is not as the suites have it by default, and why:
+What is not as the suites have it by default:
 
-- `api_key` is not among the parameters of the unit suites: a conductor has none. Each worker
-  has its own, and what no conductor takes is refused, so that nobody believes it was heard.
-- `max_retries` is a parameter of a conductor that is made of parts alone. One that is given
-  has a `Retry` of its own, and a hosted one retries on its server.
-- A local pool has no model that a call could override: its models are its workers, and which
-  of them works is what the planner decides. A hosted conductor's can be overridden.
+- A conductor has no `api_key`: each worker has its own. One that is given has its own `Retry` in place of
+  `max_retries`, and a hosted one retries on its server; one that is made of parts takes `max_retries`.
+- No call can override the model of a local pool, whose models are its workers.
 - Where workers are chat models of LangChain's, only the unit suite runs: `test_structured_output` would
   find that more than one chat model was started, because each worker's call is a run of its own.
-- Not serializable (`test_serdes` skips itself): a conductor holds connections and code.
-- Pictures, sound and files go to the workers whose card takes them; the suites' tests of them
-  load files from the internet, and stay switched off.
-- `test_stream_time` replays recorded traffic, of which there is none.
-- `test_init_time` makes its models once: no time is asserted.
+- `test_serdes` skips itself: a conductor holds connections and code.
+- Tests of pictures, sound and files load files from the internet, and stay switched off.
+- `test_stream_time` replays recorded traffic, of which there is none; `test_init_time` asserts no time.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +17,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
@@ -69,17 +63,8 @@ def model_of(url: str, name: str) -> ChatOpenAI:
 
 
 class Suite:
-    """What all suites share."""
-
-    @property
-    def chat_model_class(self) -> type[BaseChatModel]:
-        """The class under test."""
-        return ChatPodium
-
-    @property
-    def supports_model_override(self) -> bool:
-        """A pool's models are its workers."""
-        return False
+    chat_model_class = ChatPodium
+    supports_model_override = False
 
     @pytest.mark.xfail(reason="there is no recorded traffic", run=False)
     def test_stream_time(self) -> None:
@@ -87,11 +72,8 @@ class Suite:
 
 
 class Local(Suite):
-    """A conductor over workers of Podium's."""
-
     @property
     def chat_model_params(self) -> dict[str, Any]:
-        """A planner and two workers on one server."""
         server = endpoint()
         planner = ChatPlanner(ChatWorker("planner", endpoint=server))
         pool = [ChatWorker(name, endpoint=server) for name in WORKERS]
@@ -99,20 +81,16 @@ class Local(Suite):
 
 
 class Parts(Suite):
-    """A conductor made of chat models of LangChain's."""
-
     @property
     def chat_model_params(self) -> dict[str, Any]:
-        """A planner and two workers."""
         return {"planner": model_of(_URL[-1], "planner"), "workers": [model_of(_URL[-1], n) for n in WORKERS]}
 
 
 class Hosted(Suite):
-    """A conductor behind an API."""
+    """A conductor behind an API, which speaks chat completions."""
 
     @property
     def chat_model_params(self) -> dict[str, Any]:
-        """One that speaks chat completions."""
         return {"conductor": Conductor.of(ChatWorker("fugu", endpoint=endpoint()))}
 
 

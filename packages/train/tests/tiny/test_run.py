@@ -80,16 +80,7 @@ def test_finished_seeds_are_not_trained_again(folder: Path, tmp_path: Path) -> N
 
     def command(fingerprint: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         kept.write_text(json.dumps({**result, "fingerprint": fingerprint}))
-        words = [
-            sys.executable,
-            "-m",
-            "tiny_conductor",
-            "--seeds",
-            "1",
-            "--out",
-            str(tmp_path),
-            *arguments,
-        ]
+        words = [sys.executable, "-m", "tiny_conductor", "--seeds", "1", "--out", str(tmp_path), *arguments]
         return subprocess.run(words, capture_output=True, text=True, check=False)
 
     done = command(Settings().fingerprint)

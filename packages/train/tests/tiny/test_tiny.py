@@ -8,16 +8,7 @@ import pytest
 import torch
 from tiny_conductor.model import TinyConductor
 from tiny_conductor.texts import encode, prompt_text
-from tiny_conductor.training import (
-    Grpo,
-    Prompts,
-    Update,
-    roll_out,
-    sample,
-    scores_of,
-    texts_of,
-    train,
-)
+from tiny_conductor.training import Grpo, Prompts, Update, roll_out, sample, scores_of, texts_of, train
 from tiny_conductor.world import Workshop
 from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -26,5 +26,4 @@ def test_recipes_are_accepted_by_trl(name: str, tmp_path: Path) -> None:
 def test_files_are_accepted_by_accelerate(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(shipped_launchers()[name])
     found = load_config_from_file(str(tmp_path / name))
-    assert found.distributed_type == "DEEPSPEED"
-    assert found.deepspeed_config["zero_stage"] == 3
+    assert (found.distributed_type, found.deepspeed_config["zero_stage"]) == ("DEEPSPEED", 3)

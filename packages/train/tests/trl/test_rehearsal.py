@@ -21,11 +21,8 @@ from podium_train.trl import write_small_base
 
 SMALLER = {"epochs = 2": "epochs = 1", "steps = 4": "steps = 2", "episodes = 8": "episodes = 2"}
 CONFIG = """
-[endpoints.local]
-base_url = "http://127.0.0.1:9/v1"
-[workers.ada]
-endpoint = "local"
-model = "ada"
+endpoints.local.base_url = "http://127.0.0.1:9/v1"
+workers.ada = { endpoint = "local", model = "ada" }
 [planner]
 type = "conductor"
 path = "rehearsal-conductor"

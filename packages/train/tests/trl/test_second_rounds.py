@@ -1,25 +1,19 @@
 """GRPO over two rounds with TRL."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from trl_base import make_base
+from trl_base import QUIET, make_base
 
 RECIPE = """
 folder = "run"
-[environment]
-type = "python"
-factory = "tiny_conductor.world:Workshop"
-[prompt]
-form = "environment"
-style = { spelling = "lists", rounds = 2 }
-[model]
-base = "base"
-dtype = "float32"
+environment = { type = "python", factory = "tiny_conductor.world:Workshop" }
+prompt = { form = "environment", style = { spelling = "lists", rounds = 2 } }
+model = { base = "base", dtype = "float32" }
+held_out = { episodes = 4, every = 2 }
 [grpo]
 groups = 2
 group_size = 8
@@ -30,11 +24,7 @@ max_tokens = 32
 micro_batch = 16
 save_every = 2
 [recursion]
-[held_out]
-episodes = 4
-every = 2
 """
-QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
 @pytest.mark.timeout(300)

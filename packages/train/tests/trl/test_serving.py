@@ -21,14 +21,10 @@ from podium_train.trl import write_gguf, write_gguf_base, write_small_base
 
 RECIPE = """
 folder = "run"
-[environment]
-type = "python"
-factory = "tiny_conductor.world:Workshop"
+environment = {{ type = "python", factory = "tiny_conductor.world:Workshop" }}
+model = {{ base = "base", dtype = "float32" }}
 [prompt]
 style = {{ spelling = "lists", show = "ordinals", examples = 0, prefill = "Let us see. model_id = [" }}
-[model]
-base = "base"
-dtype = "float32"
 [sft]
 examples = "plans.jsonl"
 epochs = 12
@@ -52,15 +48,9 @@ attempts = 1
 """
 
 
-def command(module: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", module, *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env=QUIET,
-        check=False,
-    )
+def command(module: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, env=QUIET, check=False)
 
 
 def exported(folder: Path, rate: float) -> str:

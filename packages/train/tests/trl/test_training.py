@@ -31,9 +31,8 @@ from podium_train.trl import Generator, PlanReward, measure_held_out, merge_lora
 
 RECIPE = """
 folder = "run"
-[environment]
-type = "python"
-factory = "tiny_conductor.world:Workshop"
+environment = { type = "python", factory = "tiny_conductor.world:Workshop" }
+held_out = { episodes = 4, every = 2 }
 [prompt]
 form = "environment"
 [model]
@@ -56,9 +55,6 @@ schedule = "constant"
 max_tokens = 32
 micro_batch = 16
 save_every = 2
-[held_out]
-episodes = 4
-every = 2
 """
 COMMAND = [sys.executable, "-m", "podium_train"]
 LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
