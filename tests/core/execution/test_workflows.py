@@ -128,6 +128,18 @@ CASES: dict[str, Case] = {
         run='ok = ["did B x","did B y"]',
         asked=["go", "list", "B x", "B y"],
     ),
+    "branch: a map over its list beside a skipped step": Case(
+        [
+            TYPED,
+            call("A", when=NOT),
+            call("B {{item}}", each=["x", "y"]),
+            call("C", 1, 2, each="{{2}}"),
+        ],
+        HAS_X,
+        {"1": "skipped condition"},
+        run='ok = ["did C","did C"]',
+        asked=["go", "B x", "B y", "C", "C"],
+    ),
     "branch: a block without a branch": Case(
         [
             TYPED,

@@ -333,7 +333,7 @@ class DependencyGraph:
             named += [target[0] for target in found if target is not None]
         for other in (each for each in named if each.outcome is not None and not each.is_good):
             other.value  # noqa: B018 - raises why there is none
-        others = state.step.previous or state.step.outer
+        others = state.step.previous or state.step.outer or len(state.inputs) < len(state.step.access)
         if state.inputs and not others and all(each.is_dropped for each in state.inputs):
             raise Unmet("skipped", Problem(CONDITION, "all steps on its access list were skipped"))
 
@@ -350,14 +350,14 @@ class DependencyGraph:
 
     def _bridges(self, state: StepNode) -> bool:
         """Return whether a step runs with a note on its missing inputs."""
+        step = state.step
         if self._on_failure != "note" or state.acts or state.blocked:
             return False
-        numbers = state.step.references if isinstance(state.step, Step) else ()
+        numbers = step.references if isinstance(step, Step) else ()
         if not all(state.seen(number).is_good for number in numbers):
             return False
-        sees_elements = len(state.inputs) < len(state.step.access)  # which the items of a map see
-        before = state.step.previous and bool(self._before(state).visible)
-        return bool(state.good) or before or sees_elements
+        sees_elements = len(state.inputs) < len(step.access)  # which the items of a map see
+        return bool(state.good) or sees_elements or (step.previous and bool(self._before(state).visible))
 
     @property
     def able(self) -> set[int]:
@@ -439,9 +439,9 @@ class DependencyGraph:
             self._fill(state, step)
         self._check_length(state)
         state.visible = visible
-        dropped = sum(each.is_dropped for each in inputs)
-        if len(good) < len(inputs) - dropped or (dropped and len(good) < len(inputs)):
-            state.shown = tuple(each.index for each in good)
+        if len(good) < len(inputs):
+            mapped = [each for each in map(state.seen, step.access) if each not in inputs]
+            state.shown = tuple(each.index for each in (*good, *mapped))
 
     def _fill(self, state: StepNode, step: Step) -> None:
         """Replace references in a subtask by their values; raise `Unmet` if one leads to nothing."""
