@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from ray.cluster_utils import Cluster
+from server.batch import conftest as batches
 from server.batch.conftest import command
 
+folder = batches.folder
 OnRay = Callable[..., tuple[int, str]]
 
 
