@@ -77,6 +77,13 @@ def _shapes(worker: str) -> dict[str, list[dict[str, Any]]]:
             _step(worker, "i{{index}}", each="{{1}}"),
             _step("sum", "sum", [2]),
         ],
+        "joins after a map": [
+            LIST,
+            _step("sum", "{{item}}", each="{{0.names}}"),
+            _step("sum", "b", [0, 1]),
+            _step("sum", "c", [0, 2]),
+            _step(worker, "a", [2, 3]),
+        ],
         "block": [{"steps": block, "access": []}, _step("sum", "sum", [0])],
         "block for each": [LIST, {"steps": items, "each": "{{0.names}}", "access": []}],
         "loop": [{"steps": turn, "until": _on("x", 1), "most": 2, "access": []}, _step("sum", "sum", [0])],
@@ -216,7 +223,7 @@ def _table(*, of_modes: bool) -> Any:
         for executor, mode in (("podium", MODES[(at + of) % 3]), ("langgraph", MODES[(at + of + 1) % 3]))
     ]
     names = ("shape", "kind", "executor", "mode")[: 4 if of_modes else 3]
-    short = zip(_shapes("act"), [*KINDS, "approved"], strict=True) if of_modes else KILLS
+    short = zip(_shapes("act"), [*KINDS, "approved", "interrupts"], strict=True) if of_modes else KILLS
     turns = {(*pair, ("podium", "langgraph")[at % 2]) for at, pair in enumerate(short)}
     marks = [[] if row[:3] in turns else [pytest.mark.long] for row in rows]
     return pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Part(NamedTuple):
     inside: tuple[tuple[str, str], ...] = ()
     """Of a map or a block: the places of the steps inside that call workers, and the names of their nodes."""
     is_plain: bool = True
-    """Whether its node runs once, so that fixed edges can lead from it."""
+    """Whether its node runs once, so that fixed edges can lead from it: others can also run too early."""
     may_skip: bool = False
     """Whether a condition may skip it; then its node does not run."""
 
@@ -67,6 +67,7 @@ def shape_of(plan: Plan, conductor: Conductor) -> Shape:
         asks = index in acting or any(call.worker in people for call in calls_in([step]))
         may_skip = step.when is not None or any(need < index and parts[need].may_skip for need in needs)
         name, is_plain = _node_name(str(index), worker_of(step, pool.names)), not (inside or may_skip or asks)
+        is_plain = is_plain and all(need < index and parts[need].is_plain for need in needs)
         parts.append(Part(name, needs, inside, is_plain, may_skip))
     return tuple(parts)
 
