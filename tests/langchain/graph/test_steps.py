@@ -16,7 +16,7 @@ from servers.chat_server import Call, ChatServer, Pause, Reply, chunk, events, s
 
 from langchain_podium import ConductorRunnable, as_worker
 from podium import Card, Conductor, FunctionWorker, Limits, Plan, Price, Retry, ScriptedWorker, Step
-from podium.errors import RunFailed, WorkerFailed
+from podium.errors import ConfigError, RunFailed, WorkerFailed
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion
@@ -303,8 +303,10 @@ _LISTS: Any = {"type": "array", "items": {"type": "integer"}}
         ("1", '[{"n": [8]}, {"n": [9]}]', "[[8,9]]"),
         ("0", '["7"]', "'7' is not of type 'integer'"),
         ("1[1]", '{"n": 5}', "5 is not of type 'array'"),
+        ("1", '{"n": [8]}', "{'n': [8]} is not of type 'array'"),
+        ("1", '[null, {"n": 5}]', "5 is not of type 'array'"),
     ],
-    ids=["a list", "an item", "a map", "a wrong list", "a wrong item"],
+    ids=["a list", "an item", "a map", "a wrong list", "a wrong item", "a map without a list", "a wrong map"],
 )
 async def test_an_edited_output_has_its_type(name: str, text: str, seen: str, *, is_recorded: bool) -> None:
     """It is used like the output of a worker; an output that does not fit the type is not used."""
@@ -333,6 +335,34 @@ async def test_an_edited_output_has_its_type(name: str, text: str, seen: str, *,
     except RunFailed as error:
         told = str(error)
     assert seen in told
+
+
+@pytest.mark.parametrize("last", [{"each": "{{1}}", "access": (2,)}, {"each": "{{0}}", "access": (1, 2)}])
+async def test_the_items_of_an_edited_map_are_not_guessed(last: Any) -> None:
+    """Another map reads them one by one: it fails, because the new list has no items."""
+    asking = FunctionWorker(lambda _: str(interrupt("Well?")), card=Card(name="B"))
+    asking.is_interruptible = True
+    workers = [FunctionWorker(lambda _: "[1,2]", card=Card(name="A")), asking]
+    item = Step(0, "{{item}}", each="{{0}}")
+    plan = Plan((Step(0, "List.", returns=_LISTS), item, Step(1, "Ask.", (1,)), Step(0, "{{item}}", **last)))
+    graph = around(Conductor(FixedPlanner(plan), workers), executor="langgraph", checkpointer=InMemorySaver())
+    await graph.ainvoke(ASKED, CONFIG)
+    state = await _inside(graph)
+    edited = {**state.values["steps"]["1"], "text": "[7,8]"}
+    await graph.aupdate_state(state.config, {"steps": {"1": edited}}, as_node="1 A")
+    await graph.ainvoke(None, CONFIG)
+    with pytest.raises(RunFailed, match="step 1 was edited as a whole: edit its items, or their list"):
+        await graph.ainvoke(Command(resume="yes"), CONFIG)
+
+
+@RECORDS
+async def test_an_outcome_is_an_object(executor: Executor, calls: Calls, *, is_recorded: bool) -> None:
+    graph = around(_diamond(calls, is_recorded=is_recorded), executor=executor, checkpointer=InMemorySaver())
+    await graph.ainvoke(ASKED, CONFIG)
+    config = (await _inside(graph)).config
+    await graph.aupdate_state(config, {"steps": {"0": "EDITED"}}, as_node="0 A")
+    with pytest.raises(ConfigError, match=r"the outcome of step 0 .* is 'EDITED': it must be an object"):
+        await graph.ainvoke(None, CONFIG)
 
 
 @RECORDS

@@ -70,7 +70,11 @@ class Items(Expansion):
             self.source = None
             self._read_list()
         else:
-            self._follow(self.source)
+            self.source.need_items()
+            children = () if self.source.expansion is None else self.source.expansion.children
+            for child in sorted(children, key=lambda each: each.order):  # others are to come
+                if child.outcome is not None:
+                    self.follow(child)
 
     def _read_list(self) -> None:
         """Take the items of a list that is known."""
@@ -99,13 +103,6 @@ class Items(Expansion):
         if items > most:
             told = f"the list has {items:,} items, and Limits.items allows {most:,}: raise it"
             raise Unmet("failed", Problem("bad_list", told))
-
-    def _follow(self, source: StepNode) -> None:
-        """Take the items of another map, also those to come."""
-        if source.expansion is not None:
-            for child in sorted(source.expansion.children, key=lambda each: each.order):
-                if child.outcome is not None:
-                    self.follow(child)
 
     def follow(self, child: StepNode) -> None:
         """Take an item of the other map, which has ended."""
@@ -211,6 +208,7 @@ class Items(Expansion):
         """Return what an item sees of another map; `None` if it must wait, and is taken again later."""
         other = self.node.frame.nodes[number]
         expansion = other.expansion
+        other.need_items()
         if other.stand_in is not None or (not isinstance(expansion, Items) and other.outcome is not None):
             return other
         wanted = item.lineage

@@ -387,6 +387,12 @@ class StepNode:
             return Value(outcome.text)
         return Value(data, int(self.step.each is not None and isinstance(data, list)))  # of an edited map
 
+    def need_items(self) -> None:
+        """Raise `Unmet` if the step is a map whose list a person has edited, so that it has no items."""
+        if self.step.each is not None and self.is_good and self.stand_in is None and self.expansion is None:
+            told = f"the output of step {self.name} was edited as a whole: edit its items, or their list"
+            raise Unmet("failed", Problem("bad_list", told))
+
     def reads(self, references: Iterable[Reference]) -> frozenset[str]:
         """Return the labels of the outputs to which references lead."""
         found = [target for each in references if (target := self.target(each)) is not None]

@@ -26,9 +26,9 @@ from podium.secrets import scrub
 from podium.types.events import ApprovalGiven
 from podium.types.outcome import Action, Call, Outcome, Problem, StepStatus, totals
 from podium.types.plan import Plan
-from podium.types.references import literal, renumbered
+from podium.types.references import compact, literal, read_json, renumbered
 from podium.types.result import STALE
-from podium.types.steps import Step, step_to_json, worker_of
+from podium.types.steps import Block, Step, step_to_json, worker_of
 from podium.workers.worker import StepInput, VisibleStep
 
 Answerer = Callable[[Action, Plan, Step], Awaitable[str | Problem]]
@@ -297,7 +297,7 @@ class PaidSteps:
         if found is None or (found[0] is None) != edited:
             return None
         key, outcome = found
-        if edited and not (state.acts or state.expands):
+        if edited and not state.acts:
             outcome = _typed(state, outcome)
         if not state.expands:
             self._ask(state) if state.acts else self._known(state)
@@ -383,11 +383,16 @@ class PaidSteps:
 
 def _typed(state: StepNode, outcome: Outcome) -> Outcome:
     """Return the edited outcome of a step: failed if the output does not fit the step's type."""
-    schema = state.call.returns
-    if schema is None or outcome.status != "ok":
+    schema = None if isinstance(state.step, Block) else state.call.returns
+    is_list = state.step.each is not None
+    if outcome.status != "ok" or (schema is None and not is_list):
         return outcome
     try:
-        return replace(outcome, text=output_in(outcome.text, schema, None))
+        text = output_in(outcome.text, {"type": "array"} if is_list else schema or {}, None)
+        for item in read_json(text) if is_list and schema is not None else ():
+            if item is not None:  # a failed item
+                output_in(compact(item), schema or {}, None)
+        return replace(outcome, text=text)
     except BadOutput as error:
         problem = Problem("bad_output", f"the edited output of step {state.name} {error}")
         return replace(outcome, status="failed", problem=problem)

@@ -211,6 +211,10 @@ def read_ends(state: Mapping[str, Any]) -> dict[str, tuple[str | None, Outcome]]
 
 
 def _read_end(name: str, data: Data, number: int) -> tuple[str | None, Outcome]:
+    if not isinstance(data, Mapping):
+        raise ConfigError(
+            f"the outcome of step {name} in the graph's state is {data!r:.40}: it must be an object"
+        )
     given = {key: value for key, value in data.items() if key not in ("key", "seal")}
     is_edited = data.get("seal") != _seal({key: value for key, value in data.items() if key != "seal"})
     place = {"step": int(name)} if name.isdecimal() else {"step": 0, "path": name}
