@@ -233,10 +233,11 @@ class TestApprovalOfActions:
         options: Any = {"checkpointer": InMemorySaver(), "executor": executor, "policy": ACTIONS}
         graph = _graph_of(plan, shop.worker, agent, **options)
         await graph.ainvoke(ASKED, CONFIG)
-        for args in ({"order": "1O20"}, {"order": 1020}):
-            edit = decided("edit", edited_action={"name": "refund", "args": args})
+        for name, order in (("refund", "1O20"), ("charge", 1020), ("refund", 1020)):
+            edit = decided("edit", edited_action={"name": name, "args": {"order": order}})
             state = await graph.ainvoke(edit, CONFIG)
-            assert ("not accepted" in str(state["__interrupt__"][0].value)) == (args["order"] == "1O20")
+            is_wrong = (name, order) != ("refund", 1020)
+            assert ("not accepted" in str(state["__interrupt__"][0].value)) == is_wrong
         (request,) = state["__interrupt__"][0].value["action_requests"]
         assert (request["args"], shop.refunds) == ({"subtask": "Mail it."}, [1020])
         text = {"subtask": "Mail it to Ann."}

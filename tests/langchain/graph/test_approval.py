@@ -141,6 +141,7 @@ NONSENSE: list[Any] = [
     {"decisions": [{"type": "approve"}, {"type": "approve"}]},
     decided("perhaps").resume,
     decided("edit", edited_action={"name": "plan", "args": 3}).resume,
+    decided("edit", edited_action={"name": "A", "args": {"steps": [ONE]}}).resume,
     conducted.edited({**ONE, "worker": "nobody"}).resume,
     conducted.edited({**ONE, "worker": "E"}).resume,
 ]

@@ -105,7 +105,9 @@ def read_reply(asked: ApprovalAsked, said: object, view: Data | None, conductor:
 
     `view` is given for the approval of a plan: the view of the run in the state of the plan's graph.
     """
-    decision = _decision(said, _allowed(asked))
+    names = conductor.pool.names
+    name = "plan" if asked.step is None else worker_of(step_at(asked.plan.steps, asked.name), names)
+    decision = _decision(said, _allowed(asked), name)
     kind, words = decision["type"], decision.get("message") or ""
     if not isinstance(words, str) or (kind == "respond" and not words.strip()):
         raise PlanInvalid("bad_shape", f"message is {words!r:.80}: write a text")
@@ -152,9 +154,12 @@ def _changed_plan(decision: Mapping[str, Any], view: Data, conductor: Conductor)
     return None if changed is None else for_pool(changed, then, conductor.pool.names)
 
 
-def _decision(said: object, allowed: Sequence[str]) -> Mapping[str, Any]:
-    """Return the only decision in an answer."""
+def _decision(said: object, allowed: Sequence[str], name: str) -> Mapping[str, Any]:
+    """Return the only decision in an answer; an edit must have the `name` of the plan or of the action."""
     match said:
+        case {"decisions": [{"type": "edit", "edited_action": {"name": other}}]} if other != name:
+            told = f"the edit names {other!r:.80}: it can change only the arguments of {name!r}"
+            raise PlanInvalid("bad_shape", told)
         case {"decisions": [{"type": str(kind)} as decision]} if kind in allowed:
             found: Mapping[str, Any] = decision
             return found
