@@ -70,7 +70,7 @@ class Progress:
         """Set what a step sees, and begin a map or a block; end the step if it has ended without a call."""
         try:
             self._graph.show(state)
-            if state.expands and (given := self._paid.given(state, edited=True)) is not None:
+            if state.expands and (given := self._paid.of_host(state, edited=True)) is not None:
                 cards, labels = self._context.settings.pool.cards, state.labels
                 parts = [after(cards[call.worker], labels) for call in calls_in([state.step])]
                 state.is_typed, state.written = True, labels.union(*parts)
@@ -118,7 +118,7 @@ class Progress:
             return False
         if state.expansion is not None:
             return any(map(self._has_paid, state.parts))
-        return state.visible is not None and not state.expands and self._paid.find(state) is not None
+        return state.visible is not None and not state.expands and self._paid.find_recorded(state) is not None
 
     def _end_parts(self, state: StepNode, reason: Problem) -> None:
         """Give up the unfinished items or turns of a map or block."""
@@ -161,24 +161,24 @@ class Progress:
         paid, todo, left = self._paid, deque(ready), list[StepNode]()
         found: list[tuple[tuple[int, bool, int, int], Found]] = []
         kept: tuple[StepNode, Outcome] | None = None
-        while todo or found or (kept := paid.kept(left)) is not None:
+        while todo or found or (kept := paid.of_gap(left)) is not None:
             if todo:
                 state, outcome = todo.popleft(), None
                 if state.outcome is not None:
                     continue
-                outcome = paid.given(state, edited=True)
+                outcome = paid.of_host(state, edited=True)
                 if outcome is None and state.acts:
-                    outcome = paid.recall(state)
-                elif outcome is None and (known := paid.find(state)) is not None:
+                    outcome = paid.of_actions(state)
+                elif outcome is None and (known := paid.find_recorded(state)) is not None:
                     heappush(found, (known.order, known))
                     continue
-                outcome = outcome or paid.given(state, edited=False)
+                outcome = outcome or paid.of_host(state, edited=False)
                 if outcome is None:
                     left.append(state)
                     continue
             elif found:
                 known = heappop(found)[1]
-                state, outcome = known.state, paid.take(known)
+                state, outcome = known.state, paid.take_recorded(known)
                 if outcome is None:  # another step has taken it
                     todo.append(state)
                     continue

@@ -50,7 +50,12 @@ class Found(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class PaidSteps:
-    """Finds the paid results and actions that a round reuses; the k-th asking takes the k-th equal action."""
+    """Finds what a round reuses in place of a call.
+
+    In this order: an outcome that a person has edited in the host; for an action, what the log of actions
+    has, of which the k-th asking takes the k-th equal one; for another step, the recorded result of an equal
+    input; an outcome that the host has stored; at last a result that was made from a part of the inputs.
+    """
 
     context: RunContext
     number: int
@@ -93,7 +98,7 @@ class PaidSteps:
         lost = self.context.paid_results.lost.pop((self.number, index), ())
         return (*self._repeated.pop(index, ()), *lost)
 
-    def earlier(self, index: int) -> tuple[tuple[Call, ...], tuple[Outcome, int] | None]:
+    def calls_before(self, index: int) -> tuple[tuple[Call, ...], tuple[Outcome, int] | None]:
         """Return and remove the lost calls of a step, and its result and cap if its answer was cut."""
         cut = self._cut.pop(index, None)
         caps = self.context.paid_results.caps
@@ -115,7 +120,7 @@ class PaidSteps:
             calls=calls,
         )
 
-    def find(self, state: StepNode) -> Found | None:
+    def find_recorded(self, state: StepNode) -> Found | None:
         """Return the paid result of a step that does not act; `None` if it needs a call."""
         if state.acts or state.said or state.paused or state.index in self._cut or not self._has_results:
             return None
@@ -136,9 +141,9 @@ class PaidSteps:
         is_recorded = self.context.recorded is not None or request.paid_results is not None
         return self.has_exact_keys or is_recorded or request.host is not None
 
-    def take(self, found: Found) -> Outcome | None:
+    def take_recorded(self, found: Found) -> Outcome | None:
         """Return and remove a paid result; `None` if another step has taken it."""
-        if self.find(found.state) != found:
+        if self.find_recorded(found.state) != found:
             return None
         return self._taken(found.results, found.key, found.state.index)
 
@@ -154,7 +159,7 @@ class PaidSteps:
             self._log.take_inside(Level(run_id, known[1].round, known[1].step, ""))
         return results.take(key, self.number, step)
 
-    def kept(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
+    def of_gap(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
         """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step."""
         if (found := self._made_from_gap(ready)) is not None:
             return found
@@ -258,7 +263,7 @@ class PaidSteps:
             hashes[todo.pop()] = sha256(scrub(repr(told)).encode("utf-8", "surrogatepass")).hexdigest()
         return hashes[state]
 
-    def recall(self, state: StepNode) -> Outcome | None:
+    def of_actions(self, state: StepNode) -> Outcome | None:
         """Return the outcome of an action that must not be carried out now; `None` if it must."""
         log, paid_results = self._log, self.context.paid_results
         action = self._ask(state)
@@ -283,9 +288,9 @@ class PaidSteps:
         """Change what an action is asked to do; return its outcome if it must not be carried out now."""
         state.step, state.template = replace(state.call, subtask=literal(arguments)), ""
         state.action, state.key = None, ""
-        return self.recall(state)
+        return self.of_actions(state)
 
-    def given(self, state: StepNode, *, edited: bool) -> Outcome | None:
+    def of_host(self, state: StepNode, *, edited: bool) -> Outcome | None:
         """Return the outcome of a step that the host has stored, if it stands; else `None`.
 
         Args:

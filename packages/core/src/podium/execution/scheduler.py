@@ -284,7 +284,7 @@ class RoundScheduler:
         async with self._askings.setdefault((shared_name(state.path), state.key), anyio.Lock()):
             if state.outcome is not None:
                 return
-            if (known := self._paid.recall(state)) is not None:
+            if (known := self._paid.of_actions(state)) is not None:
                 self._steps.end(state, known)
                 return
             await self._run_approved(state)
@@ -336,7 +336,7 @@ class RoundScheduler:
         """Run a step in its own cancel scope."""
         if state.outcome is not None:  # it was given up before the host carried it out
             return
-        context, (before, paid) = self._context, self._paid.earlier(state.index)
+        context, (before, paid) = self._context, self._paid.calls_before(state.index)
         made = context.paid_results.attempts.get((self.round, state.index), 0)
         state.following = max(state.following + len(before), made + 1)
         runner = StepRunner(
