@@ -95,10 +95,10 @@ batch = typer.Typer(add_completion=False, rich_markup_mode=None)
 _FAILED, _NOT_STARTED = 1, 3
 _REMEDIES: Mapping[Sequence[str], str] = {
     ("invalid",): "correct the input, and repeat the command",
-    (
-        "failed",
-        "partial",
-    ): "do what their problems ask for, and repeat the command with --retry-failed, which repeats failed calls",
+    ("failed", "partial"): (
+        "repeat the command with --retry-failed, which repeats failed calls; "
+        "if a `problem` names a command, run that command first"
+    ),
     ("waiting",): "approve the plans with `podium decide`, and repeat the command",
     ("not_started",): "raise --budget, and repeat the command",
 }
