@@ -20,13 +20,12 @@ from typing import Any, ClassVar, Final
 import anyio
 import pytest
 from contracts.provider_errors import PROVIDER_ERRORS, ProviderError
-from core.actors import boss
+from core.actors import ONCE, boss, rows
 
-from podium import Conductor, FunctionWorker, Limits, Plan, Retry, Step
+from podium import Conductor, FunctionWorker, Limits
 from podium.errors import PlannerError, PodiumError
 from podium.hosts.errors import worker_error
 from podium.journal import SqlJournal
-from podium.plan_text import write_plan
 from podium.plan_text.writer import KEEP
 from podium.planners import FixedPlanner, Planner
 from podium.types import Outcome, Problem
@@ -123,11 +122,7 @@ class Adapter(ABC):
 
 def planner_of(*steps: tuple[int, str, tuple[int, ...]]) -> FixedPlanner:
     """Return a planner with these steps: worker, subtask, access list."""
-    return FixedPlanner(_rows(*steps))
-
-
-def _rows(*steps: tuple[int, str, tuple[int, ...]]) -> str:
-    return write_plan(Plan(tuple(Step(*step) for step in steps)), "rows")
+    return FixedPlanner(rows(*steps))
 
 
 def saying(text: str) -> Speak:
@@ -154,12 +149,9 @@ def _causes(error: BaseException | None) -> list[BaseException]:
     return found
 
 
-ONCE = Retry(attempts=1)
-
-
-_WHOLE: Final = _rows((0, "look", ()), (2, "write", (0,)))
-_FAILS: Final = _rows((0, "look", ()), (1, "check", ()), (2, "write", (0, 1)))
-_OTHER: Final = _rows((0, "look", ()), (2, "write again", (0,)))
+_WHOLE: Final = rows((0, "look", ()), (2, "write", (0,)))
+_FAILS: Final = rows((0, "look", ()), (1, "check", ()), (2, "write", (0, 1)))
+_OTHER: Final = rows((0, "look", ()), (2, "write again", (0,)))
 _TWICE: Final = {"limits": Limits(rounds=2)}
 _REPLAN: Final = {"on_failure": "replan"}
 

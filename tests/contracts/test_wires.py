@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from core.actors import ONCE
 from core.mcp.test_serving import served as serving_mcp
 from server.scene import CONFIG
 from servers.chat_server import Call, ChatServer, Reply, events, says, whole
@@ -22,7 +23,6 @@ from podium.workers import Worker
 
 pytestmark = pytest.mark.anyio
 
-ONCE = Retry(attempts=1)
 ASKED = "Why is the sky blue?"
 PLAN = (
     '{"worker": 0, "subtask": "Collect facts.", "access": []}\n'

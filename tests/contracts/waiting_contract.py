@@ -37,8 +37,7 @@ async def check_waiting(ask: Ask, *, is_named: bool = False) -> None:
         waiting = [await _waiting(ask, conductor) for _ in range(3)]
         assert {row.run_id for row in await journal.runs()} == set(waiting)
         assert len(set(waiting)) == (1 if is_named else 3)
-        assert {row.state for row in await journal.runs()} == {"waiting"}
-        assert not worker.requests
+        assert ({row.state for row in await journal.runs()}, worker.requests) == ({"waiting"}, [])
         await conductor.decide(waiting[0], approved=True)
         if is_named:
             assert await ask(conductor) == ANSWER
@@ -82,15 +81,9 @@ async def check_continued(ask: Ask, how: Literal["failed", "cancelled"]) -> None
         raise ValueError("no mail server")
 
     async with MemoryJournal() as journal:
-        conductor = Conductor(
-            FixedPlanner(Plan((Step(0, "Refund order 1017."), Step(1, "Write.", (0,))))),
-            [
-                FunctionWorker(refund, card=Card(name="refund"), acts=True),
-                FunctionWorker(write, card=Card(name="writer")),
-            ],
-            retry=Retry(attempts=1),
-            journal=journal,
-        )
+        plan = Plan((Step(0, "Refund order 1017."), Step(1, "Write.", (0,))))
+        workers = [FunctionWorker(refund, card=Card(name="refund"), acts=True), FunctionWorker(write)]
+        conductor = Conductor(FixedPlanner(plan), workers, retry=Retry(attempts=1), journal=journal)
         task = asyncio.ensure_future(ask(conductor))
         with anyio.fail_after(20):
             await reached.wait()

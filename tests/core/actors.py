@@ -7,11 +7,11 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from podium import Card, ChatPlanner, Plan, Result, ScriptedWorker, Step
+from podium import Card, ChatPlanner, Conductor, Plan, Result, Retry, ScriptedWorker, Step
 from podium.errors import WorkerBroken
 from podium.hosts import ToolWorker
 from podium.plan_text import write_plan
-from podium.planners import Planner, PlanRequest, PlanText
+from podium.planners import FixedPlanner, Planner, PlanRequest, PlanText
 from podium.types import Completion, Event, Outcome, Problem, Proposal, StepDelta, StepEnded, StepStarted
 from podium.usage import Usage
 from podium.workers import FREE, Request, Worker
@@ -19,6 +19,7 @@ from podium.workers.simple import Reply
 
 Act = Callable[[Request], AsyncGenerator[str | Completion, None]]
 Row = tuple[int, str, tuple[int, ...]]
+ONCE = Retry(attempts=1)
 
 
 class Actor(Worker):
@@ -179,8 +180,21 @@ def boss(*replies: Reply, latency: float = 0.0, piece: int | None = None, **opti
 
 def told(planner: ChatPlanner, call: int = -1) -> str:
     """Return all the text that a boss was sent in one of its calls."""
-    worker = planner.worker
-    return "\n".join(message.text for message in worker.requests[call].messages)
+    return sent(planner.worker.requests[call])
+
+
+def sent(request: Request) -> str:
+    return "\n".join(message.text for message in request.messages)
+
+
+def pair() -> list[ScriptedWorker]:
+    return [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
+
+
+def in_a_row(*workers: Worker, **options: Any) -> Conductor:
+    """Return a conductor whose plan has each worker shown the one before."""
+    steps = [Step(at, f"task {at}", (at - 1,) if at else ()) for at in range(len(workers))]
+    return Conductor(FixedPlanner(Plan(tuple(steps))), list(workers), **options)
 
 
 def problem_of(ended: Result | Outcome | Proposal) -> Problem:

@@ -3,31 +3,17 @@
 from typing import Any, Self
 
 import pytest
-from core.actors import boss, plan_of, rows
+from core.actors import ONCE, boss, pair, plan_of, rows
 from servers.chat_server import Call, ChatServer, Reply, events, says, whole
 
-from podium import (
-    Card,
-    ChatPlanner,
-    ChatWorker,
-    Conductor,
-    Endpoint,
-    FunctionWorker,
-    Limits,
-    Message,
-    Plan,
-    Price,
-    Retry,
-    Sampling,
-    ScriptedWorker,
-    Step,
-)
+from podium import Conductor, FunctionWorker, Limits, Message, Plan, Sampling, ScriptedWorker, Step
 from podium.errors import LimitExceeded, PlanInvalid, PlannerError, QueryError
 from podium.journal import MemoryJournal
+from podium.planners import ChatPlanner
 from podium.policy import Policy, Rule
 from podium.types import AnswerDelta, Completion
 from podium.usage import Usage
-from podium.workers import FREE, Worker
+from podium.workers import FREE, Card, ChatWorker, Endpoint, Price, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -37,14 +23,11 @@ ASKED = [{"role": "user", "content": [{"type": "text", "text": "What is on it?"}
 KEY = "fish_" + "0123456789abcdef" * 4
 READ = {"cached_tokens": 0, "orchestration_input_tokens": 30, "orchestration_input_cached_tokens": 3}
 USAGE = {"input_tokens": 20, "output_tokens": 7, "total_tokens": 63, "input_tokens_details": READ}
-
-
-def _pool() -> list[ScriptedWorker]:
-    return [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
+USAGE |= {"output_tokens_details": {"orchestration_output_tokens": 6}}
 
 
 async def test_a_plan_is_run_as_it_is() -> None:
-    result = await Conductor(boss(GOOD), _pool()).run(plan_of((1, "go", ())))
+    result = await Conductor(boss(GOOD), pair()).run(plan_of((1, "go", ())))
     assert result.answer == "B"
     assert not result.proposals
     assert "given by the user" in result.explain()
@@ -59,11 +42,10 @@ async def test_a_plan_is_run_as_it_is() -> None:
     ],
 )
 async def test_a_plan_that_does_not_fit_is_refused_before_anything_runs(plan: Plan, code: str) -> None:
-    pool = _pool()
+    pool = pair()
     with pytest.raises(PlanInvalid) as caught:
         await Conductor(boss(GOOD), pool).run(plan)
-    assert caught.value.code == code
-    assert not pool[0].requests
+    assert (caught.value.code, pool[0].requests) == (code, [])
 
 
 SAID = {"system": "Be brief.", "user": "Who are you?", "assistant": "A bot."}
@@ -128,8 +110,7 @@ async def test_an_image_that_no_worker_can_see_is_refused(at: str) -> None:
     conductor = Conductor(planner, pool, policy=policy, show_question=show_question)
     with pytest.raises(QueryError, match="'image_url' to the `parts` of a worker"):
         await conductor.run(asked)
-    assert not model.requests
-    assert not blind.requests
+    assert (model.requests, blind.requests) == ([], [])
 
 
 class _Opened(ScriptedWorker):
@@ -172,7 +153,6 @@ async def test_costs_are_told_by_worker_and_in_total() -> None:
     assert "cost unknown" in result.explain()
 
 
-USAGE |= {"output_tokens_details": {"orchestration_output_tokens": 6}}
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
@@ -186,22 +166,18 @@ CONVERSATION = [
 ]
 
 
-def response(text: str, **more: Any) -> dict[str, Any]:
-    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
-    body = {"object": "response", "status": "completed", "model": "fugu-ultra-v2.0", "error": None}
-    return body | {"output": [message], "usage": USAGE} | more
-
-
-def reply(call: Call, text: str = "for|ty-two", **more: Any) -> Reply:
+def reply(call: Call) -> Reply:
     """Answer in the API of the request, whole or streamed."""
     if call.path.endswith("/chat/completions"):
-        return says(call, text.replace("|", ""))
-    body = response(text.replace("|", ""), **more)
+        return says(call, "forty-two")
+    text = {"type": "output_text", "text": "forty-two"}
+    body = {"object": "response", "status": "completed", "model": "fugu-ultra-v2.0", "error": None}
+    body |= {"output": [{"type": "message", "role": "assistant", "content": [text]}], "usage": USAGE}
     if not call.body["stream"]:
         return whole(body)
-    deltas = [{"type": "response.output_text.delta", "delta": piece} for piece in text.split("|")]
-    kind = f"response.{body['status']}"
-    return events({"type": "response.created"}, *deltas, {"type": kind, "response": body}, done=False)
+    deltas = [{"type": "response.output_text.delta", "delta": piece} for piece in ("for", "ty-two")]
+    end = {"type": "response.completed", "response": body}
+    return events({"type": "response.created"}, *deltas, end, done=False)
 
 
 def hosted(server: ChatServer, api: Any = "responses", sampling: Any = None, **more: Any) -> Conductor:
@@ -209,7 +185,7 @@ def hosted(server: ChatServer, api: Any = "responses", sampling: Any = None, **m
     card = Card(name="fugu", price=Price(input=5, output=30), parts=frozenset({"image_url"}))
     endpoint = Endpoint(server.url, api_key=KEY)
     worker = ChatWorker("fugu", endpoint=endpoint, card=card, sampling=sampling or Sampling(), api=api)
-    return Conductor.of(worker, **{"retry": Retry(attempts=1), **more})
+    return Conductor.of(worker, **{"retry": ONCE, **more})
 
 
 async def test_an_answer_streams_and_its_tokens_are_whole() -> None:

@@ -7,24 +7,12 @@ import pytest
 from core.actors import Actor, plan_of, problem_of, yielding
 from servers.chat_server import CUT, RESET, Call, ChatServer, Reply, chunk, completion, events, says, whole
 
-from podium import (
-    Card,
-    ChatPlanner,
-    ChatWorker,
-    Conductor,
-    Endpoint,
-    Limits,
-    Plan,
-    Price,
-    Result,
-    Retry,
-    Sampling,
-    Step,
-)
+from podium import Conductor, Limits, Plan, Result, Retry, Sampling, Step
 from podium.journal import MemoryJournal
-from podium.planners import FixedPlanner
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Completion
 from podium.usage import Usage, estimate_tokens
+from podium.workers import Card, ChatWorker, Endpoint, Price
 
 pytestmark = pytest.mark.anyio
 

@@ -2,22 +2,12 @@
 
 import pytest
 
-from podium import (
-    Card,
-    ChatWorker,
-    Endpoint,
-    FunctionWorker,
-    Limits,
-    Message,
-    Price,
-    Sampling,
-    ScriptedWorker,
-)
+from podium import Card, ChatWorker, Endpoint, FunctionWorker, Limits, Message, Sampling
 from podium.budget import Spend
 from podium.budget.ledger import Reservation
 from podium.errors import ConfigError
 from podium.usage import Usage
-from podium.workers import FREE, Gather, Request, StepInput, Worker
+from podium.workers import FREE, Gather, Price, Request, ScriptedWorker, StepInput, Worker
 from podium.workers.pool import check_prices
 from podium.workers.worker import PER_MESSAGE, PER_REQUEST
 

@@ -3,12 +3,15 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
+from core.actors import ONCE
+from core.execution.flows import call
 from typer.testing import Result as Ran
 
-from podium import Card, Conductor, FunctionWorker, Plan, Result, Retry, Step
+from podium import Card, Conductor, FunctionWorker, Plan, Result, Step
 from podium.errors import WorkerTimeout
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
@@ -19,12 +22,14 @@ Podium = Callable[..., Ran]
 PLAN = Plan((Step(0, "Refund 1017."), Step(0, "Refund 1018."), Step(1, "Answer.", (0, 1))))
 
 
-def shop(journal: SqlJournal, refunds: list[str], policy: Policy | None = None) -> Conductor:
-    """Return a conductor whose first refund has an unknown end, the first time."""
+def shop(
+    journal: SqlJournal, refunds: Any, policy: Any = None, plan: Plan = PLAN, late: str = "Refund 1017."
+) -> Conductor:
+    """Return a conductor of whose refunds the late one has an unknown end, the first time."""
 
     async def refund(step: StepInput) -> str:
         refunds.append(step.subtask)
-        if step.subtask == "Refund 1017." and refunds.count(step.subtask) == 1:
+        if step.subtask == late and refunds.count(step.subtask) == 1:
             raise WorkerTimeout("late", maybe_paid=True)
         return "refunded"
 
@@ -32,14 +37,16 @@ def shop(journal: SqlJournal, refunds: list[str], policy: Policy | None = None) 
         FunctionWorker(refund, card=Card(name="thinker", price=FREE), acts=True),
         FunctionWorker(lambda step: "text", card=Card(name="speaker", price=FREE)),
     ]
-    return Conductor(FixedPlanner(PLAN), workers, journal=journal, retry=Retry(attempts=1), policy=policy)
+    return Conductor(FixedPlanner(plan), workers, journal=journal, retry=ONCE, policy=policy)
 
 
-def ran(conductor: Conductor, *, resumed: bool = False) -> Result:
+def ran(
+    conductor: Conductor, run_id: str = "refunds", *, resumed: bool = False, refresh: bool = True
+) -> Result:
     async def main() -> Result:
         if resumed:
-            return await conductor.resume("refunds", refresh=True)
-        return await conductor.run("What?", run_id="refunds")
+            return await conductor.resume(run_id, refresh=refresh)
+        return await conductor.run("What?", run_id=run_id)
 
     return anyio.run(main)
 
@@ -105,12 +112,7 @@ def test_a_run_of_a_program_needs_no_config(podium: Podium, program: Path) -> No
     assert not list(program.parent.glob("**/podium.toml"))
 
 
-ASKING = {
-    "steps": [
-        {"worker": "thinker", "subtask": "Find a date.", "access": []},
-        {"worker": "ann", "subtask": "Is the date good?", "access": [0]},
-    ]
-}
+ASKING = {"steps": [call("Find a date.", worker="thinker"), call("Is the date good?", 0, worker="ann")]}
 ANN = """
 [workers.ann]
 type = "person"

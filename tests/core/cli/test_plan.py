@@ -79,42 +79,20 @@ def test_a_plan_is_saved_with_a_name_and_run_with_arguments(
 
 
 SEEING = """name = "review"
-
-[parameters.files]
-type = ["string"]
-
-[parameters.mode]
-type = "fast|deep"
-default = "fast"
-
+[parameters]
+files = { type = ["string"] }
+mode = { type = "fast|deep", default = "fast" }
 [[steps]]
 worker = "thinker"
-subtask = "See {{item}}."
+subtask = "See {{item}} {{mode}}."
 each = "{{files}}"
 access = []
-
-[[steps]]
-worker = "thinker"
-subtask = "Deeper."
-access = [0]
-when = { ref = "{{mode}}", is = "deep" }
-
-[[steps]]
-worker = "speaker"
-subtask = "Say it."
-access = [0, 1]
 """
 
 
-@pytest.fixture
-def review(config: Path) -> Path:
-    file = config.parent / "review.toml"
-    file.write_text(SEEING, encoding="utf-8")
+def test_a_run_is_listed_with_its_saved_plan(podium: Podium, config: Path) -> None:
+    config.with_name("review.toml").write_text(SEEING, encoding="utf-8")
     config.write_text(config.read_text() + '[plans]\nreview = "review.toml"\n')
-    return file
-
-
-def test_a_run_is_listed_with_its_saved_plan(podium: Podium, review: Path) -> None:
     key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"
     assert podium("run", "--plan", "review", "--arg", f'files=["a", "{key}"]').exit_code == 0
     run_id = json.loads(podium("runs", "--json").stdout)[0]["run_id"]

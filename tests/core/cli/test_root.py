@@ -24,7 +24,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return installer(tmp_path / "site", monkeypatch)
 
 
-def test_the_help_of_each_command(podium: Podium) -> None:
+def test_the_version_and_the_help_of_each_command(podium: Podium) -> None:
+    assert podium("--version").output.startswith("podium ")
     for name in COMMANDS:
         result = podium(*name.split("."), "--help", env={"COLUMNS": "200"})
         said = " ".join(result.stdout.split())

@@ -189,8 +189,3 @@ def test_control_characters_reach_no_pipe(podium: Podium, config: Path, server: 
     assert podium("audit", "export", run_id, "-o", "copy.jsonl").exit_code == 0
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", Path("copy.jsonl").read_bytes().decode())
     assert podium("audit", "verify", "copy.jsonl").exit_code == 0
-
-
-def test_version(podium: Podium) -> None:
-    """`--version` says which one."""
-    assert podium("--version").output.startswith("podium ")

@@ -3,47 +3,32 @@
 import json
 from collections.abc import Callable
 
-import anyio
 import pytest
+from core.actors import ONCE
+from core.cli.test_decide import ran, shop
+from core.execution.flows import block, call, plan_of, when
 from typer.testing import Result as Ran
 
-from podium import Card, Conductor, FunctionWorker, Plan, Result, Retry
+from podium import Card, Conductor, FunctionWorker
 from podium.errors import WorkerTimeout
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import Completion
-from podium.workers import FREE, StepInput
+from podium.workers import StepInput
 
 Podium = Callable[..., Ran]
-LIST = {"items": [{"id": "integer", "name": "string"}]}
-PLAN = Plan.from_json(
-    {
-        "schema": 1,
-        "steps": [
-            {"worker": 0, "subtask": "List.", "access": [], "returns": LIST},
-            {"worker": 0, "subtask": "Find {{item.name}}", "access": [], "each": "{{0.items}}"},
-            {
-                "until": {"ref": "{{0.done}}", "is": True},
-                "most": 5,
-                "access": [],
-                "steps": [
-                    {
-                        "worker": 0,
-                        "subtask": "Turn {{previous.note}}",
-                        "access": [],
-                        "returns": {"done": "boolean", "note": "string"},
-                    }
-                ],
-            },
-            {"worker": 0, "subtask": "Escalate.", "access": [], "when": {"ref": "{{0.items.0.id}}", "is": 7}},
-            {"worker": 0, "subtask": "Sum {{1}} {{2.note}}", "access": [1, 2, 3]},
-        ],
-    }
+TURN = call("Turn {{previous.note}}", returns={"done": "boolean", "note": "string"})
+PLAN = plan_of(
+    call("List.", returns={"items": [{"id": "integer", "name": "string"}]}),
+    call("Find {{item.name}}", each="{{0.items}}"),
+    block(TURN, until=when("{{0.done}}", is_=True), most=5),
+    call("Escalate.", when=when("{{0.items.0.id}}", is_=7)),
+    call("Sum {{1}} {{2.note}}", 1, 2, 3),
 )
 
 
-def conductor(journal: SqlJournal, items: int, policy: Policy | None = None, plan: Plan = PLAN) -> Conductor:
+def conductor(journal: SqlJournal, items: int) -> Conductor:
     def answer(step: StepInput) -> Completion:
         return Completion(text(step), cost=0.01)
 
@@ -57,14 +42,7 @@ def conductor(journal: SqlJournal, items: int, policy: Policy | None = None, pla
         return step.subtask.lower()
 
     worker = FunctionWorker(answer, card=Card(name="thinker"))
-    return Conductor(FixedPlanner(plan), [worker], journal=journal, policy=policy, retry=Retry(attempts=1))
-
-
-def ran(of: Conductor, run_id: str = "flow", *, resumed: bool = False) -> Result:
-    async def main() -> Result:
-        return await (of.resume(run_id) if resumed else of.run("What?", run_id=run_id))
-
-    return anyio.run(main)
+    return Conductor(FixedPlanner(PLAN), [worker], journal=journal, retry=ONCE)
 
 
 @pytest.fixture
@@ -80,7 +58,7 @@ def shown(podium: Podium, journal: SqlJournal) -> Callable[..., str]:
 @pytest.mark.long
 def test_a_run_is_shown_with_counts(shown: Callable[..., str], journal: SqlJournal) -> None:
     """A map is one row and one line, whatever its size; one step, item or turn can be opened."""
-    explained = " ".join(ran(conductor(journal, 30)).explain().split())
+    explained = " ".join(ran(conductor(journal, 30), "flow").explain().split())
     for told in (
         "step 1[29]: nothing there), 30 items: 29 ok, 1 failed; ",
         "Step 2, block, seeing no step: ok, 3 turns; ",
@@ -108,39 +86,19 @@ def test_a_run_is_shown_with_counts(shown: Callable[..., str], journal: SqlJourn
 
 def test_actions_inside_of_a_map(shown: Callable[..., str], journal: SqlJournal) -> None:
     refunds = list[str]()
-
-    def refund(step: StepInput) -> str:
-        refunds.append(step.subtask)
-        if step.subtask == "Refund b" and refunds.count("Refund b") == 1:
-            raise WorkerTimeout("late", maybe_paid=True)
-        return "refunded"
-
-    steps = [
-        {"worker": 0, "subtask": "Refund {{item}}", "access": [], "each": list("abcde")},
-        {"worker": 1, "subtask": "Sum {{0}}", "access": [0]},
-    ]
-    workers = [
-        FunctionWorker(refund, card=Card(name="thinker", price=FREE), acts=True),
-        FunctionWorker(lambda step: "text", card=Card(name="speaker", price=FREE)),
-    ]
-    run = Conductor(
-        FixedPlanner(Plan.from_json({"schema": 1, "steps": steps})),
-        workers,
-        journal=journal,
-        retry=Retry(attempts=1),
-        policy=Policy(approve="later", ask="actions"),
-    )
-    assert ran(run).status == "waiting"
+    plan = plan_of(call("Refund {{item}}", each=list("abcde")), call("Sum {{0}}", 0, worker=1))
+    run = shop(journal, refunds, Policy(approve="later", ask="actions"), plan, late="Refund b")
+    assert ran(run, "flow").status == "waiting"
     assert "0 thinker ! 5 wait for approval: Refund {{item}}" in shown("show", "flow")
     shown("decide", "flow", "refuse", "--action", "0[0]", "--why", "too much")
     shown("decide", "flow", "approve")
-    result = ran(run, resumed=True)
+    result = ran(run, "flow", resumed=True, refresh=False)
     assert "step 0[1]: thinker Refund b: not known whether it is done" in shown("show", "flow")
     assert sorted(refunds) == ["Refund b", "Refund c", "Refund d", "Refund e"]
     assert "podium decide flow --action '0[1]' done|not-done" in result.problem.message
     assert "its end is 'done'" in shown("decide", "flow", "done", "--action", "0[2]", code=2)
     decided = shown("decide", "flow", "not-done", "--action", "0[1]")
     assert "run flow, step 0[1] (thinker: Refund b); continue with `podium resume flow --refresh`" in decided
-    result = ran(run, resumed=True)
+    result = ran(run, "flow", resumed=True, refresh=False)
     assert refunds.count("Refund b") == 2
     assert [each.name for each in result.outcomes] == ["0", "1", *(f"0[{n}]" for n in range(5))]

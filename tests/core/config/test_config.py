@@ -120,13 +120,7 @@ def test_where_runs_are_recorded(path: Path, tmp_path: Path, monkeypatch: pytest
     assert find_journal() is not None
 
 
-TEAM = """\
-[workers.adder]
-type = "calculator"
-
-[planner]
-type = "rule"
-"""
+TEAM = '[workers.adder]\ntype = "calculator"\n[planner]\ntype = "rule"\n'
 
 
 @pytest.mark.anyio
@@ -151,7 +145,7 @@ async def test_a_conductor_in_the_pool_of_another(tmp_path: Path) -> None:
         load_config(path)
     back = '[workers.back]\ntype = "conductor"\nconfig = "../podium.toml"\ndescription = "."\n'
     (tmp_path / "teams" / "sums.toml").write_text(TEAM + back)
-    with pytest.raises(ConfigError, match=r"podium.toml:3: .*sums.toml:8: .*in its own pool"):
+    with pytest.raises(ConfigError, match=r"podium.toml:3: .*sums.toml:7: .*in its own pool"):
         load_config(path)
 
 
@@ -170,24 +164,8 @@ def test_the_errors_of_wrong_configs(path: Path, tmp_path: Path) -> None:
         assert f"{told}\n" == _lines(case, ">")
 
 
-MEASURED = """
-[endpoints.local]
-base_url = "http://127.0.0.1:9/v1"
-provider = "vllm"
-
-[workers.solver]
-endpoint = "local"
-model = "small"
-
-[workers.other]
-type = "calculator"
-
-[planner]
-type = "rule"
-
-[pool]
-measured = "measured.json"
-"""
+MEASURED = GOOD.replace("localhost:8000", "127.0.0.1:9").replace('worker = "solver"', 'type = "rule"')
+MEASURED += '[workers.other]\ntype = "calculator"\n[pool]\nmeasured = "measured.json"\n'
 
 
 def _measured(identity: str, worker: str = "solver") -> MeasuredFile:
@@ -217,8 +195,8 @@ def test_cards_carry_what_was_measured(measured: Path) -> None:
 
 
 def test_rates_of_another_model_are_refused(measured: Path) -> None:
-    measured.write_text(MEASURED.replace('model = "small"', 'model = "newer"'))
-    with pytest.raises(ConfigError, match=r"podium\.toml:17: the worker 'solver' had another model.*'sums'"):
+    measured.write_text(MEASURED.replace('model = "qwen"', 'model = "newer"'))
+    with pytest.raises(ConfigError, match=r"podium\.toml:14: the worker 'solver' had another model.*'sums'"):
         load_config(measured).conductor()
     checked = CliRunner().invoke(app, ["check", "--config", str(measured)], env={"COLUMNS": "200"})
     assert "measured.json has rates of solver on sums; the latest on 2026-11-22" in checked.stdout
@@ -238,5 +216,5 @@ def test_a_wrong_file_is_told(measured: Path) -> None:
         file.unlink() if content is None else file.write_text(content)
         with pytest.raises(ConfigError) as caught:
             load_config(measured).conductor()
-        assert str(caught.value).startswith(f"{measured}:17: {file}")
+        assert str(caught.value).startswith(f"{measured}:14: {file}")
         assert told in str(caught.value)

@@ -33,15 +33,9 @@ def started(folder: Path, *lines: str) -> str:
 @pytest.mark.long
 def test_tools_and_resources_are_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PET_NAME", "Mimi-the-cat")
-    table = started(
-        tmp_path,
-        'tools = ["environment"]',
-        'resources = ["today"]',
-        'env = { COLOUR = "red" }',
-        'env_from = ["PET_NAME"]',
-        'labels = ["eu"]',
-        "price = { input = 0, output = 0 }",
-    )
+    lines = ('tools = ["environment"]', 'resources = ["today"]', 'env = { COLOUR = "red" }')
+    lines += ('env_from = ["PET_NAME"]', 'labels = ["eu"]', "price = { input = 0, output = 0 }")
+    table = started(tmp_path, *lines)
     conductor = load_config(write(tmp_path, table)).conductor(journaled=False)
     assert conductor.pool.names == ("test.environment", "test.today")
     assert conductor.pool.cards[1].labels == {"eu"}

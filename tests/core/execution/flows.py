@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import anyio
-from core.actors import Actor
+from core.actors import ONCE, Actor
 
-from podium import Card, Conductor, Limits, Plan, Result, Retry, parse_plan
+from podium import Card, Conductor, Limits, Plan, Result, parse_plan
 from podium.errors import WorkerRefused
 from podium.planners import FixedPlanner
 from podium.types import Completion, Outcome
@@ -17,10 +17,9 @@ from podium.workers import FREE, Request
 
 NO = WorkerRefused("no")
 """The answer of a worker that fails."""
-ONCE = Retry(attempts=1)
 
 
-def call(subtask: str, *access: int | str, worker: int = 0, **keys: Any) -> dict[str, Any]:
+def call(subtask: str, *access: int | str, worker: int | str = 0, **keys: Any) -> dict[str, Any]:
     """Return a step that calls a worker; `as_` is written for `as`."""
     step = {"worker": worker, "subtask": subtask, "access": list(access)}
     return step | {key.rstrip("_"): value for key, value in keys.items()}

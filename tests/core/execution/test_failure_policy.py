@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
-from core.actors import Actor, answering, boss, codes, never, plan_of, problem_of, rows, told
+from core.actors import Actor, answering, boss, codes, never, plan_of, problem_of, rows, sent, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium import Card, Conductor, Limits, Plan, Price, ScriptedWorker, Step, parse_plan
 from podium.errors import PlanInvalid, WorkerRefused
 from podium.usage import Usage
-from podium.workers import Request
 
 pytestmark = pytest.mark.anyio
 
@@ -24,15 +23,11 @@ def _team() -> tuple[ScriptedWorker, ScriptedWorker, ScriptedWorker]:
     return ScriptedWorker("bad", NO), ScriptedWorker("a", "A-OUTPUT"), ScriptedWorker("join", "JOINED")
 
 
-def _sent(request: Request) -> str:
-    return "\n".join(message.text for message in request.messages)
-
-
 async def test_a_step_is_run_with_the_gap_stated() -> None:
     bad, a, join = _team()
     result = await Conductor(boss(""), [bad, a, join]).run(TWO)
     assert codes(result.outcomes) == ["failed worker_refused", "ok", "ok"]
-    text = _sent(join.requests[0])
+    text = sent(join.requests[0])
     assert "Step 0 was given this subtask and has no output: it failed." in text
     assert "A-OUTPUT" in text
     assert "SECRET-REASON" not in text
@@ -72,7 +67,7 @@ async def test_there_are_no_more_new_plans_than_allowed(replans: int) -> None:
     result = await conductor.run("Q?")
     assert (result.answer, result.status, len(result.rounds)) == ("JOINED", "partial", 1 + replans)
     assert (len(a.requests), len(join.requests)) == (1, 1)
-    assert "has no output" in _sent(join.requests[0])
+    assert "has no output" in sent(join.requests[0])
 
 
 @pytest.mark.parametrize(

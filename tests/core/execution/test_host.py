@@ -1,11 +1,11 @@
 """What a framework that runs Podium may take over: calls, questions to people, outcomes, the record."""
 
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 import pytest
+from core.execution.flows import call, plan_of
 
-from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, parse_plan
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker
 from podium.execution import Host, HostExit
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
@@ -65,17 +65,8 @@ async def test_labels_of_what_a_host_has_stored_still_hold(name: str) -> None:
         return FunctionWorker(lambda step_input: '["a"]', card=Card(name=name, labels=frozenset(labels)))
 
     pool = [worker("vault", "secret"), worker("plain"), worker("web", "outside")]
-    text = json.dumps(
-        {
-            "steps": [
-                {"worker": "vault", "subtask": "a", "access": [], "returns": ["string"]},
-                {"worker": "plain", "subtask": "b", "access": [0]},
-                {"worker": "plain", "subtask": "{{item}}", "access": [], "each": "{{0}}"},
-                {"worker": "plain", "subtask": "d", "access": [int(name)]},
-            ]
-        }
-    )
-    plan = parse_plan(text, workers=("vault", "plain", "web"))
+    read = [call("b", 0, worker=1), call("{{item}}", worker=1, each="{{0}}")]
+    plan = plan_of(call("a", returns=["string"]), *read, call("d", int(name), worker=1))
     seen: list[frozenset[str]] = []
 
     async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:

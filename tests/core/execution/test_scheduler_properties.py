@@ -4,18 +4,17 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 import anyio
-from core.actors import Actor, boss
+from core.actors import ONCE, Actor, boss
 from core.plans import plans
 from core.virtual_clock import on_virtual_clock
 from hypothesis import given, strategies as st
 
-from podium import Card, ChatPlanner, Conductor, Limits, Plan, Retry, Step
+from podium import Card, ChatPlanner, Conductor, Limits, Plan, Step
 from podium.errors import WorkerRefused
 from podium.plan_text import write_plan
 from podium.types import Completion
 from podium.workers import FREE, Request
 
-ONCE = Retry(attempts=1)
 TICK = 1 / 64
 """Latencies are whole multiples of it, so that their sums are exact, in seconds."""
 

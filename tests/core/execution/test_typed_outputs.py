@@ -18,6 +18,7 @@ pytestmark = pytest.mark.anyio
 
 VERDICT = {"verdict": "ok|bad", "notes": ["string"]}
 GOOD = '{"verdict": "ok", "notes": ["a", "ü"]}'
+ELSEWHERE = {"$ref": "#/$defs/x", "$defs": {"x": {"$ref": "https://example.com/x"}}}
 COMPACT = '{"verdict":"ok","notes":["a","ü"]}'
 
 
@@ -56,11 +57,7 @@ async def test_an_output_is_the_json_in_the_answer(answer: str, returns: Any, te
         ('{"verdict": "maybe", "notes": []}', VERDICT, "$.verdict: 'maybe' is not one of ['ok', 'bad']"),
         ('{"tags": ["a"]}', ["string"], "is not of type 'array'"),  # no part of a value is taken for it
         ('{"n": 1e999}', {"n": "number"}, "is not of type 'object'"),
-        (
-            "{}",
-            {"$ref": "#/$defs/x", "$defs": {"x": {"$ref": "https://example.com/x"}}},
-            "cannot be resolved",
-        ),
+        ("{}", ELSEWHERE, "cannot be resolved"),
     ],
 )
 async def test_a_misfit_is_asked_again_once(answer: str, returns: Any, why: str) -> None:

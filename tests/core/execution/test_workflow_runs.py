@@ -3,24 +3,12 @@
 from typing import Any
 
 import pytest
-from core.actors import problem_of, slowly
-from core.execution.flows import (
-    NO,
-    ONCE,
-    Player,
-    Ran,
-    block,
-    call,
-    carry_out,
-    conductor,
-    plan_of,
-    team,
-    told,
-    when,
-)
+from core.actors import ONCE, problem_of, slowly
+from core.execution.flows import Player, Ran, block, call, carry_out, conductor, plan_of, team, told, when
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium import Conductor, Limits
+from podium.errors import WorkerRefused
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.policy import Policy, Rule
@@ -32,6 +20,7 @@ READ = call("read {{item}}", each="{{0.files}}")
 UNTRUSTED = Policy(rules=[Rule("untrusted", never="write-tools")])
 SUM = call("sum {{item}}", each="{{0}}")
 BOTH = "{{item}}{{index}}"
+FAILING = {"read b": WorkerRefused("no")}
 
 
 def starts(ran: Ran) -> dict[str, float | None]:
@@ -143,7 +132,7 @@ async def test_a_changed_plan_pays_for_what_is_new(old: Any, new: Any, asked: li
 
 async def test_failed_items_are_asked_again_and_readers_are_kept() -> None:
     steps = [over("a", "b"), call("end", 0)]
-    ran = await resumed(steps, None, team({"read b": NO}), team())
+    ran = await resumed(steps, None, team(FAILING), team())
     assert (ran.result.status, ran.asked) == ("partial", ["read b"])
-    ran = await resumed(steps, None, team({"read b": NO}), team(), refresh=True)
+    ran = await resumed(steps, None, team(FAILING), team(), refresh=True)
     assert (told(ran.result), ran.asked) == ("ok = did end", ["end", "read b"])

@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Actor
-from core.execution.flows import ONCE, asked_of, name_of, plan_of, saw_of
+from core.actors import ONCE, Actor
+from core.execution.flows import asked_of, name_of, plan_of, saw_of
 from core.execution.interpreter import Interpreter
 from core.execution.random_flows import answer, expected, workflows
 from core.virtual_clock import OPTIONS

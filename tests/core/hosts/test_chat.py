@@ -3,17 +3,15 @@
 from typing import Any
 
 import pytest
-from core.actors import breaking_off
+from core.actors import breaking_off, in_a_row as team
 
-from podium import Conductor, Message, Plan, Retry, ScriptedWorker, Step
+from podium import Conductor, Message, Retry, ScriptedWorker
 from podium.errors import QueryError, RunFailed, WorkerFailed
 from podium.hosts import ChatCall, ContinuationStore, tool_call
 from podium.hosts.continuation import continuation_names
 from podium.journal import MemoryJournal
-from podium.planners import FixedPlanner
 from podium.run import RunOptions
 from podium.types import RunEnded, Tools
-from podium.workers import Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -21,12 +19,6 @@ ASK = (Message("user", "Is it warm in Bern?"),)
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 CALL = tool_call("call-1", "weather", {"city": "Bern"})
 AFTER = (*ASK, Message("assistant", "", (CALL,)), Message("tool", "31 degrees", (), "call-1"))
-
-
-def team(*workers: Worker, **options: Any) -> Conductor:
-    """Return a conductor whose plan has each worker shown the one before."""
-    steps = [Step(at, f"task {at}", (at - 1,) if at else ()) for at in range(len(workers))]
-    return Conductor(FixedPlanner(Plan(tuple(steps))), list(workers), **options)
 
 
 async def test_a_step_that_is_tried_again_is_streamed_on_if_it_writes_the_same() -> None:

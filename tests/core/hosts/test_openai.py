@@ -8,14 +8,14 @@ from typing import Any
 import anyio
 import openai
 import pytest
+from core.actors import in_a_row as team
 from servers.capable import capable
 from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events
 
-from podium import Card, ChatWorker, Conductor, Endpoint, Plan, ScriptedWorker, Step
+from podium import Card, ChatWorker, Conductor, Endpoint, ScriptedWorker
 from podium.errors import ConfigError, LimitExceeded, PodiumError, QueryError, RunFailed, WorkerRefused
 from podium.hosts import BASE_URL, ConductorTransport, run_errors, tool_call
 from podium.journal import MemoryJournal
-from podium.planners import FixedPlanner
 from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import FREE, Request
@@ -27,12 +27,6 @@ WEATHER: Any = {"type": "function", "function": {"name": "weather", "parameters"
 CALLS = tuple(tool_call(f"call-{city}", "weather", {"city": city}) for city in ("Bern", "Ulm"))
 WAYS = ["async", "sync", "async stream", "sync stream"]
 Ask = Callable[..., Any]
-
-
-def team(*workers: ScriptedWorker, **options: Any) -> Conductor:
-    """Return a conductor whose plan has each worker shown the one before."""
-    steps = [Step(at, f"task {at}", (at - 1,) if at else ()) for at in range(len(workers))]
-    return Conductor(FixedPlanner(Plan(tuple(steps))), list(workers), **options)
 
 
 def writer(text: str = "Yes, very.", **more: Any) -> ScriptedWorker:

@@ -33,16 +33,8 @@ def started(
 
 def step_ended(run_id: str, step: int, text: str = "Found.") -> StepEnded:
     """Return the end of a step that went well."""
-    given: Any = {
-        "round": 1,
-        "step": step,
-        "worker": "a",
-        "status": "ok",
-        "text": text,
-        "cost": 0.5,
-        "attempts": 1,
-    }
-    outcome = Outcome(usage=Usage(3, 4), **given)
+    given: Any = {"worker": "a", "status": "ok", "text": text, "cost": 0.5, "attempts": 1}
+    outcome = Outcome(round=1, step=step, usage=Usage(3, 4), **given)
     return StepEnded(run_id=run_id, at=0.2, round=1, step=step, attempt=1, outcome=outcome, key="k")
 
 

@@ -9,23 +9,12 @@ from contracts.cache_contract import CacheContract
 from core.actors import Actor, boss, plan_of, yielding
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
-from podium import (
-    Card,
-    ChatWorker,
-    Conductor,
-    Endpoint,
-    FunctionWorker,
-    Limits,
-    Plan,
-    Price,
-    Sampling,
-    ScriptedWorker,
-)
+from podium import Conductor, FunctionWorker, Limits, Plan, Sampling
 from podium.errors import ConfigError
 from podium.journal import Cache, MemoryCache
 from podium.types import Completion, Outcome, StepStarted
 from podium.usage import Usage
-from podium.workers import Request, StepInput, Worker
+from podium.workers import Card, ChatWorker, Endpoint, Price, Request, ScriptedWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 

@@ -16,12 +16,9 @@ from podium.types.codec import TYPES, decode, encode
 from podium.types.events import PIECES
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
+NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | TEXT,
+    st.none() | st.booleans() | NUMBERS | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
@@ -37,6 +34,8 @@ def plans(draw: st.DrawFn) -> Plan:
     return Plan(tuple(steps), why=draw(TEXT))
 
 
+AMOUNTS = st.integers(1, 2**70)
+LIMITS: Any = {"cost": st.none() | st.floats(0.001, 10.0), "input_tokens": st.none() | AMOUNTS}
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
     int: st.integers(-(2**70), 2**70),
@@ -44,13 +43,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     type(None): st.none(),
     Plan: plans(),
-    Limits: st.builds(
-        Limits,
-        calls=st.integers(1, 2**70),
-        cost=st.none() | st.floats(0.001, 10.0),
-        seconds=st.floats(1.0, 1e6),
-        input_tokens=st.none() | st.integers(1, 2**70),
-    ),
+    Limits: st.builds(Limits, calls=AMOUNTS, seconds=st.floats(1.0, 1e6), **LIMITS),
     dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
     Mapping[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
 }

@@ -33,8 +33,7 @@ async def test_an_old_run_goes_on_as_it_did(name: str, path: Path) -> None:
 
 
 async def test_old_runs_are_read_as_they_were(path: Path) -> None:
-    assert await read(SqlJournal(path)) == EXPECTED["read"]
-    assert await verify_runs(SqlJournal(path)) == ()
+    assert (await read(SqlJournal(path)), await verify_runs(SqlJournal(path))) == (EXPECTED["read"], ())
 
 
 async def test_a_field_that_this_version_lacks_is_refused(path: Path) -> None:

@@ -15,19 +15,9 @@ from hypothesis import given, strategies as st
 
 from podium import ChatPlanner, Conductor, Retry, ScriptedWorker
 from podium.errors import JournalBroken, WorkerUnavailable
-from podium.journal import (
-    Record,
-    Schema,
-    SqlCache,
-    SqlJournal,
-    SqlTables,
-    anchors_of,
-    export,
-    verify_lines,
-    verify_runs,
-)
-from podium.journal.audit import Anchor
-from podium.journal.journal import ROOT, Break, link, verify
+from podium.journal import Schema, SqlCache, SqlJournal, SqlTables, anchors_of, export, verify_runs
+from podium.journal.audit import Anchor, verify_lines
+from podium.journal.journal import ROOT, Break, Record, link, verify
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import NestedRunEnded

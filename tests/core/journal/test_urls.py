@@ -20,7 +20,7 @@ from podium.types import Completion
 
 pytestmark = pytest.mark.anyio
 
-MARK = "[secret]"
+MARK, HOSTS = "[secret]", "@h1:5433,[::1]:5432/n"
 
 
 async def test_the_default_is_a_file_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,11 +80,7 @@ async def test_a_password_is_never_shown() -> None:
 @pytest.mark.parametrize(
     ("url", "shown", "password"),
     [
-        (
-            "postgres://u:a%40canary-1@h1:5433,[::1]:5432/n?sslmode=disable",
-            "postgresql://u:***@h1:5433,[::1]:5432/n",
-            "a@canary-1",
-        ),
+        (f"postgres://u:a%40canary-1{HOSTS}?sslmode=disable", f"postgresql://u:***{HOSTS}", "a@canary-1"),
         ("postgresql://u@h/n?password=canary-2%20more", "postgresql://u@h/n", "canary-2 more"),
         ("postgresql:///n?host=/tmp", "postgresql:///n", ""),
     ],

@@ -15,14 +15,7 @@ from servers.mcp_server import make_server
 from servers.web_thread import Served, serving_mcp
 
 from podium import Conductor, Message, Plan, Retry, Step
-from podium.errors import (
-    ConfigError,
-    ToolFailed,
-    WorkerBroken,
-    WorkerFailed,
-    WorkerRefused,
-    WorkerUnavailable,
-)
+from podium.errors import ConfigError, ToolFailed, WorkerFailed, WorkerRefused, WorkerUnavailable
 from podium.mcp import McpServer, Stdio, StreamableHttp
 from podium.planners import FixedPlanner
 from podium.types import Completion
@@ -207,7 +200,7 @@ async def test_a_server_that_died_is_started_again(log: Path) -> None:
     result = await conductor.run("q")
     assert (result.answer, lines(log)) == ("Looked for cats", ["look cats", "look cats"])
     problem = result.outcomes[0].calls[0].problem
-    assert problem.code == WorkerBroken.code
+    assert problem.code == "worker_broken"
     assert "closed the connection before it answered; it wrote:" in problem.message
     assert "something went wrong" in problem.message
 

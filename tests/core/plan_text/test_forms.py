@@ -24,6 +24,8 @@ def item(**fields: Any) -> dict[str, Any]:
 FIND = item(id="find", agent="search", task="Find it.", depends_on=[])
 ADD = item(id="add", agent="Math", task="Add {{find}}.", depends_on=["find"])
 TELL = item(id="tell", agent="writer", task="Tell it.", depends_on=["find", "add"])
+NUMBERED = [item(worker="search", subtask="Find it.", depends_on=[]), item(worker=1, subtask="Add {{0}}.")]
+NUMBERED += [item(worker="writer", subtask="Tell it.", depends_on=[0, 1])]
 PLAN = Plan((Step(0, "Find it."), Step(1, "Add {{0}}.", (0,)), Step(2, "Tell it.", (0, 1))))
 TITLED = [
     item(title="Find", description="Find it.", assignee="search"),
@@ -40,13 +42,7 @@ TITLED = [
         "".join(json.dumps(task) + "\n" for task in (FIND, ADD, TELL)),
         json.dumps(TITLED),
         f"<think>{json.dumps([FIND])}</think>{json.dumps([FIND, ADD, TELL])}",
-        json.dumps(
-            [
-                item(worker="search", subtask="Find it.", depends_on=[]),
-                item(worker=1, subtask="Add {{0}}."),
-                item(worker="writer", subtask="Tell it.", depends_on=[0, 1]),
-            ]
-        ),
+        json.dumps(NUMBERED),
         """Thought: [search] first, {then} the rest.
 1. search("Find it.")
 Thought: now math

@@ -6,6 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from core.execution.flows import block, when
 from core.plan_text.grammar import Grammar
 
 from podium import Plan, parse_plan
@@ -24,16 +25,15 @@ def call(**keys: Any) -> dict[str, Any]:
     return CALL | {key.rstrip("_"): value for key, value in keys.items()}
 
 
-def when(ref: str, **tests: Any) -> dict[str, Any]:
-    return {"ref": ref} | {key.rstrip("_"): value for key, value in tests.items()}
-
-
 def read(*steps: dict[str, Any], strict: bool = False) -> Plan:
     return parse_plan(json.dumps({"steps": steps}), workers=["ann", "bob"], strict=strict)
 
 
-LOOP: dict[str, Any] = {"steps": [call(returns={"done": "boolean"})], "access": [], "most": 3}
-LOOP["until"] = when("{{0.done}}", is_=True)
+LOOP = block(call(returns={"done": "boolean"}), most=3, until=when("{{0.done}}", is_=True))
+AGAIN = call(returns={"done": "boolean"}, access=["previous"], subtask="It was {{previous.done}}.")
+JUDGE = call(returns="bug|other", subtask="Judge {{item}}.")
+OUTER = call(access=["outer"], subtask="{{outer.0.verdict}}")
+BAD = call(when=when("{{0.verdict}}", is_="bad"))
 VALID: dict[str, list[dict[str, Any]]] = {
     "map": [FILES, call(each="{{0.files}}", subtask="Read {{item}}, number {{index}}.", enough=2)],
     "named item": [FILES, call(each="{{0.files}}", as_="file", subtask="Read {{file}}.")],
@@ -49,41 +49,12 @@ VALID: dict[str, list[dict[str, Any]]] = {
         call(each="{{0.files}}", returns={"hit": "string"}),
         call(access=[1], subtask="{{1.0.hit}} and {{1.hit}}"),
     ],
-    "branches": [
-        FILES,
-        call(when=when("{{0.verdict}}", is_="bad")),
-        call(when=when("{{0.verdict}}", not_="bad")),
-    ],
+    "branches": [FILES, BAD, call(when=when("{{0.verdict}}", not_="bad"))],
     "else": [FILES, call(when=when("{{0.count}}", more=2, less=9), else_=0)],
-    "block": [
-        FILES,
-        {
-            "steps": [call(access=["outer"], subtask="{{outer.0.verdict}}"), call(access=[0])],
-            "access": [0],
-            "each": "{{0.files}}",
-            "as": "file",
-        },
-    ],
+    "block": [FILES, block(OUTER, call(access=[0]), access=[0], each="{{0.files}}", as_="file")],
     "loop": [LOOP, call(access=[0], subtask="{{0.done}}")],
-    "previous turn": [
-        LOOP
-        | {
-            "steps": [
-                call(returns={"done": "boolean"}, access=["previous"], subtask="It was {{previous.done}}.")
-            ]
-        }
-    ],
-    "filter": [
-        FILES,
-        {
-            "steps": [
-                call(returns="bug|other", subtask="Judge {{item}}."),
-                call(when=when("{{0}}", is_="bug")),
-            ],
-            "access": [],
-            "each": "{{0.files}}",
-        },
-    ],
+    "previous turn": [LOOP | {"steps": [AGAIN]}],
+    "filter": [FILES, block(JUDGE, call(when=when("{{0}}", is_="bug")), each="{{0.files}}")],
 }
 
 
@@ -98,7 +69,7 @@ def test_a_plan_is_written_as_it_was_read(name: str, spelling: Spelling) -> None
 
 
 def nested(depth: int) -> list[dict[str, Any]]:
-    return [TEXT] if depth == 0 else [{"steps": nested(depth - 1), "access": []}]
+    return [TEXT] if depth == 0 else [block(*nested(depth - 1))]
 
 
 @pytest.mark.parametrize("steps", [*VALID.values(), nested(4)], ids=[*VALID, "nested"])
@@ -135,9 +106,9 @@ def test_decoders_write_no_other_keys(steps: list[dict[str, Any]]) -> None:
 
 def test_ids_are_the_numbers_of_references() -> None:
     inner = {"id": 4} | call(subtask="{{outer.7.count}}")
-    block = {"id": 9, "steps": [inner], "access": [7], "each": "{{7.files}}"}
+    middle = {"id": 9} | block(inner, access=[7], each="{{7.files}}")
     last = {"id": 2} | call(access=[9], subtask="{{9}}", when=when("{{7.count}}", more=1), else_=7)
-    plan = read({"id": 7} | FILES, block, last)
+    plan = read({"id": 7} | FILES, middle, last)
     _, second, third = plan.steps
     assert (second.each, third.when and third.when.ref, third.otherwise) == ("{{0.files}}", "{{0.count}}", 0)
     assert plan.calls[1].subtask == "{{outer.0.count}}"
@@ -154,8 +125,7 @@ def test_edits_renumber_all_references() -> None:
 
 
 def test_a_step_inside_of_a_block_is_changed_by_its_name() -> None:
-    inside = {"steps": [call(), call(access=[0])], "access": []}
-    plan = read(TEXT, {"steps": [TEXT, inside], "access": [0]}, call(access=[1]))
+    plan = read(TEXT, block(TEXT, block(call(), call(access=[0])), access=[0]), call(access=[1]))
     (edit,) = read_edits([{"op": "change", "step": "1.1.1", "subtask": "other", "access": []}], ["one"])
     changed = edit_plan(plan, edit, Change(step=1, access=()))
     inner, outer = plan.steps[1], changed.steps[1]
@@ -188,19 +158,13 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
         [FILES, call(when=when("{{0.count}}", less=3, more=5)), TEXT],
         r"bad_condition: .*no value passes all tests of \{\{0.count}} less 3, more 5",
     ),
-    "single branch": (
-        [FILES, TEXT, call(when=when("{{0.verdict}}", is_="bad"))],
-        "bad_condition: .*no answer",
-    ),
+    "single branch": ([FILES, TEXT, BAD], "bad_condition: .*no answer"),
     "later else": (
         [FILES, call(when=when("{{0.count}}", more=1), else_=1)],
         "bad_condition: .*has else 1, which is not an earlier step",
     ),
     "no most": ([{key: value for key, value in LOOP.items() if key != "most"}], "bad_block: .*lacks most"),
-    "too deep": (
-        [{"steps": nested(4), "access": []}],
-        "bad_block: .*deeper than 4",
-    ),
+    "too deep": ([block(*nested(4))], "bad_block: .*deeper than 4"),
 }
 
 

@@ -5,6 +5,7 @@ from typing import get_args
 
 import jsonschema
 import pytest
+from core.actors import Row, plan_of
 from core.plan_text.grammar import Grammar
 
 from podium import Plan, Step, parse_plan
@@ -12,15 +13,8 @@ from podium.plan_text import Spelling, write_plan
 from podium.plan_text.writer import plan_grammar, plan_schema
 
 SPELLINGS = get_args(Spelling)
-CHAIN = Plan(
-    (
-        Step(1, 'Say "why", don\'t\n\\guess.'),
-        Step(0, " 漢字 😀 \x01\x7f", (0,)),
-        Step(11, "]}, {[", (0, 1)),
-        Step(2, "#", (1,)),
-        Step(10, "\t(end)", (0, 2, 3)),
-    )
-)
+ODD: tuple[Row, ...] = ((1, 'Say "why", don\'t\n\\guess.', ()), (0, " 漢字 😀 \x01\x7f", (0,)))
+CHAIN = plan_of(*ODD, (11, "]}, {[", (0, 1)), (2, "#", (1,)), (10, "\t(end)", (0, 2, 3)))
 PLANS = [Plan(CHAIN.steps[:count]) for count in range(1, 6)]
 PLANS += [Plan(tuple(Step(3, "again", tuple(range(0, i, 2))) for i in range(5)))]
 TOOLS = ("run_tests", 'say "hi"')
@@ -77,10 +71,8 @@ def test_the_schema_takes_plans_and_nothing_else() -> None:
     wrong = [{"steps": [step | change]} for change in changes]
     wrong += [{"steps": []}, {"steps": [step] * 3}, {"steps": [step], "more": 1}, {}]
     assert [plan for plan in wrong if valid(plan)] == []
-    fields = schema["properties"]["steps"]["items"][
-        "properties"
-    ]  # some providers refuse those without a type
-    types = {name: field["type"] for name, field in fields.items()}
+    fields = schema["properties"]["steps"]["items"]["properties"]
+    types = {name: field["type"] for name, field in fields.items()}  # some providers refuse others
     assert types == {"worker": "integer", "subtask": "string", "access": "array"}
 
 

@@ -31,16 +31,14 @@ def _call(request: Request) -> str:
 
 
 TOLD = plan_of((0, "find", ()), (1, "tell", (0,)))
+ALONE = Card(name="a", description="Answers.")
 PLANNERS: dict[str, tuple[Callable[[], Planner], dict[str, Any]]] = {
     "chat": (_chat, {}),
     "turns": (lambda: TurnPlanner(ScriptedWorker("boss", _call, latency=0.001, piece=7)), {"streams": False}),
     "rule": (RulePlanner, {}),
     "fixed": (lambda: FixedPlanner(TOLD), {"heeds_question": False}),
     "cached": (lambda: CachedPlanner(_chat()), {}),
-    "direct": (
-        lambda: DirectPlanner(FixedPlanner("x")),
-        {"cards": (Card(name="a", description="Answers."),)},
-    ),
+    "direct": (lambda: DirectPlanner(FixedPlanner("x")), {"cards": (ALONE,)}),
 }
 """How each planner is made, and what differs in its contract."""
 

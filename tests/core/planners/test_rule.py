@@ -69,8 +69,7 @@ async def test_a_compound_question() -> None:
     *parts, last = plan.steps(OFFLINE)
     sums = ("calculator", "What is 17 * 23 + 4", ())
     assert parts == [sums, ("documents", "What do the docs say about access lists?", ())]
-    assert last[0] == "gather"
-    assert last[2] == (0, 1)
+    assert (last[0], last[2]) == ("gather", (0, 1))
     told = (
         "matched 2 parts: calculator for its arithmetic, documents for its question, and gather for gathering"
     )

@@ -89,9 +89,7 @@ async def test_a_plan_may_be_changed_while_it_is_approved() -> None:
     workers = pool()
     change = Change(step=1, worker=2, subtask="mail it")
     result = await conductor(lambda asked: edit_plan(asked.plan, change), workers).run("Why?")
-    assert result.answer == "mailer"
-    assert result.plans == (edit_plan(PLAN, change),)
-    assert not workers[1].requests
+    assert (result.answer, result.plans, workers[1].requests) == ("mailer", (edit_plan(PLAN, change),), [])
     assert "Why?" in workers[2].requests[0].messages[-1].text
 
 

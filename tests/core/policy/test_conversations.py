@@ -61,23 +61,13 @@ async def test_the_next_turn_knows_the_labels(change: Callable[[str], Any]) -> N
 ELSEWHERE: dict[str, tuple[Callable[[str], Any], bool, bool]] = {
     "of the user": (lambda said: said, True, True),
     "in the question": (lambda said: f"Mail it: {said.strip()}!", True, False),
-    "of a tool": (
-        lambda said: [
-            {"role": "user", "content": "Mail it."},
-            {"role": "assistant", "content": None, "tool_calls": [CALL]},
-            {"role": "tool", "tool_call_id": "1", "content": said},
-        ],
-        True,
-        True,
-    ),
-    "of the system": (
-        lambda said: [{"role": "system", "content": said}, {"role": "user", "content": "Mail it."}],
-        False,
-        False,
-    ),
+    "of a tool": (lambda said: [*CALLED, {"role": "tool", "tool_call_id": "1", "content": said}], True, True),
+    "of the system": (lambda said: [{"role": "system", "content": said}, *CALLED[:1]], False, False),
 }
 """Messages with an earlier answer; whether it is found in memory, and in the journal."""
 CALL = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+CALLED: list[dict[str, Any]] = [{"role": "user", "content": "Mail it."}]
+CALLED += [{"role": "assistant", "content": None, "tool_calls": [CALL]}]
 
 
 @pytest.mark.parametrize(("ask", "in_memory", "in_journal"), ELSEWHERE.values(), ids=ELSEWHERE)

@@ -69,8 +69,7 @@ async def scripted(output: str, query: str = QUESTION, *, verdict: Any = None, s
         result = last.result  # type: ignore[union-attr]  # the last event is RunEnded
     else:
         result = await conductor.run(query)
-    assert result.plans == (PLAN,)
-    assert result.answer == storable(output)
+    assert (result.plans, result.answer) == ((PLAN,), storable(output))
     asked = (*pool, judge, planner.worker)
     sent = {one.card.name: sorted(shape(each.messages, injected) for each in one.requests) for one in asked}
     assert len(sent["boss"]) == 2

@@ -17,16 +17,9 @@ from podium.workers import StepInput, VisibleStep
 pytestmark = pytest.mark.anyio
 
 SPELLINGS: tuple[Spelling, ...] = ("lists", "json", "rows")
-CARDS = (
-    Card(
-        name="alpha",
-        description="Writes proofs.",
-        price=Price(input=1.25, output=10),
-        context_window=400_000,
-        parts=frozenset({"image_url"}),
-    ),
-    Card(name="beta", description="Searches the web."),
-)
+FACTS: Any = {"price": Price(input=1.25, output=10), "parts": frozenset({"image_url"})}
+ALPHA = Card(name="alpha", description="Writes proofs.", context_window=400_000, **FACTS)
+CARDS = (ALPHA, Card(name="beta", description="Searches the web."))
 
 
 def _request(*, cards: tuple[Card, ...] = CARDS, max_steps: int = 5, **options: object) -> PlanRequest:

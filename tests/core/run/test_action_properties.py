@@ -115,14 +115,9 @@ async def test_the_rules_of_actions(
     on_failure, rounds, attempts = settings
     world, events, journal = World(ends), list[Event](), MemoryJournal()
     planner = boss(*[write_plan(plan, "rows") for plan in texts])
-    conductor = Conductor(
-        planner,
-        world.workers,
-        journal=journal,
-        on_failure=on_failure,
-        retry=Retry(attempts=attempts, first_wait=1e-6, break_after=None),
-        limits=Limits(rounds=rounds),
-    )
+    retry, limits = Retry(attempts=attempts, first_wait=1e-6, break_after=None), Limits(rounds=rounds)
+    options: dict[str, Any] = {"on_failure": on_failure, "retry": retry, "limits": limits}
+    conductor = Conductor(planner, world.workers, journal=journal, **options)
     result = await conductor.run("What?", on_event=events.append)
     _check(world, result, events, Counter())
     world.heals = heals

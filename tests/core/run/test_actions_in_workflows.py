@@ -5,18 +5,19 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import boss, problem_of
+from core.actors import ONCE, boss, problem_of
+from core.execution.flows import block, when
+from core.run_state.test_resume import journal_of
 
-from podium import Card, Conductor, FunctionWorker, Limits, Plan, Retry, Step, parse_plan
+from podium import Card, Conductor, FunctionWorker, Limits, Plan, Step, parse_plan
 from podium.errors import ToolFailed, WorkerBroken
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
-from podium.types import NestedRunEnded, RunEnded, RunStarted
+from podium.types import NestedRunEnded, RunEnded
 from podium.workers import FREE, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 NAMES = ["act", "list", "broken", "writer"]
-ONCE = Retry(attempts=1)
 LIST: dict[str, Any] = {"worker": "list", "subtask": "list", "access": [], "returns": {"ids": ["string"]}}
 BROKEN = {**LIST, "worker": "broken"}
 MAP = {**LIST, "subtask": "{{item}}", "each": "{{0.ids}}"}
@@ -26,10 +27,6 @@ END: dict[str, Any] = {"worker": "writer", "subtask": "end", "access": []}
 
 def act(subtask: str, *access: int, **keys: Any) -> dict[str, Any]:
     return {"worker": "act", "subtask": subtask, "access": list(access), **keys}
-
-
-def block(*steps: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    return {"steps": list(steps), "access": [], **keys}
 
 
 def text_of(*steps: dict[str, Any]) -> str:
@@ -66,39 +63,29 @@ def team() -> tuple[list[str], list[Worker]]:
     return done, list(workers)
 
 
+EACH, OF, LAST = (
+    act("{{item}}", each="{{0.ids}}"),
+    act("of {{item}}", each="{{1.ids}}"),
+    {**END, "access": [1]},
+)
+ITEM, IS_Z = block(act("{{item}}"), LIST, each="{{0.ids}}"), when("{{1.ids}}", is_=["z"])
 LACKING: dict[str, tuple[list[dict[str, Any]], list[str], str]] = {
-    "a map without a list": ([BROKEN, act("{{item}}", each="{{0.ids}}"), END], [], "step 1 (act)"),
-    "a map with too many items": ([LIST, act("{{item}}", each="{{0.ids}}"), END], [], "step 1 (act)"),
-    "an item": ([LIST, act("{{item}}", each="{{0.ids}}"), END], ["a", "x"], "step 1[1] (act)"),
-    "an item that is not needed": (
-        [LIST, act("{{item}}", each="{{0.ids}}", enough=1), {**END, "access": [1]}],
-        ["a", "x"],
-        "step 1[1] (act)",
-    ),
-    "an item of an incomplete list": (
-        [LIST, MAP, act("of {{item}}", each="{{1.ids}}"), END],
-        ["of a", "of x"],
-        "step 2 (act)",
-    ),
+    "a map without a list": ([BROKEN, EACH, END], [], "step 1 (act)"),
+    "a map with too many items": ([LIST, EACH, END], [], "step 1 (act)"),
+    "an item": ([LIST, EACH, END], ["a", "x"], "step 1[1] (act)"),
+    "an item that is not needed": ([LIST, EACH | {"enough": 1}, LAST], ["a", "x"], "step 1[1] (act)"),
+    "an item of an incomplete list": ([LIST, MAP, OF, END], ["of a", "of x"], "step 2 (act)"),
     "an action that reads an incomplete list": ([LIST, MAP, NEXT, act("a", 2), END], [], "step 3 (act)"),
     "an item of a list of an incomplete list": (
-        [LIST, MAP, NEXT, act("of {{item}}", each="{{2.ids}}"), END],
+        [LIST, MAP, NEXT, OF | {"each": "{{2.ids}}"}, END],
         ["of a", "of x"],
         "step 3 (act)",
     ),
-    "a step of an item": (
-        [LIST, block(act("{{item}}"), LIST, each="{{0.ids}}"), {**END, "access": [1]}],
-        ["a", "x"],
-        "step 1[1].0 (act)",
-    ),
+    "a step of an item": ([LIST, ITEM, LAST], ["a", "x"], "step 1[1].0 (act)"),
     "a step of a block": ([block(act("x"), LIST), END], ["x"], "step 0.0 (act)"),
     "a step of a block that lacks an input": ([block(BROKEN, act("a", 0), LIST), END], [], "step 0.1 (act)"),
     "a block that lacks an input": ([BROKEN, block(act("a"), access=[0]), END], [], "step 1 (block)"),
-    "a turn": (
-        [block(act("a"), BROKEN, until={"ref": "{{1.ids}}", "is": ["z"]}, most=2), END],
-        ["a"],
-        "step 0 (block)",
-    ),
+    "a turn": ([block(act("a"), BROKEN, until=IS_Z, most=2), END], ["a"], "step 0 (block)"),
 }
 """The steps of a plan, what is done, and the step that the problem names."""
 
@@ -124,17 +111,12 @@ async def test_a_block_that_is_not_needed_carries_out_its_actions() -> None:
 
 AGAIN: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     "a loop with more steps than the plan": (
-        [block(act("a"), LIST, LIST, LIST, until={"ref": "{{3.ids}}", "is": ["z"]}, most=2), BROKEN],
+        [block(act("a"), LIST, LIST, LIST, until=when("{{3.ids}}", is_=["z"]), most=2), BROKEN],
         ["a", "a"],
     ),
     "equal items of a list": ([act("{{item}}", each=["a", "b", "a"]), BROKEN], ["a", "b"]),
     "turns": (
-        [
-            block(act("a"), LIST, until={"ref": "{{1.ids}}", "is": ["z"]}, most=2),
-            act("slow"),
-            block(LIST, access=[1]),
-            BROKEN,
-        ],
+        [block(act("a"), LIST, until=IS_Z, most=2), act("slow"), block(LIST, access=[1]), BROKEN],
         ["a", "a", "slow"],
     ),
 }
@@ -158,19 +140,14 @@ async def test_a_nested_run_that_a_crash_interrupted_does_not_repeat_its_actions
     done, workers = team()
     inner = FixedPlanner(text_of(act("a"), {**END, "access": [0]}))
     pool = [Conductor(inner, workers, card=Card(name="team")), workers[3]]
-    whole, journal = MemoryJournal(), MemoryJournal()
+    whole, left = MemoryJournal(), list[list[Any]]()
     plan = Plan((Step(0, "order"), Step(1, "end", (0,))))
     first = await Conductor(FixedPlanner(""), pool, journal=whole).run(plan, run_id="R")
     for run_id in ("R", first.actions[-1].run_id):  # the process dies before the nested run ends
         events = [entry.event for entry in await whole.read(run_id)]
-        assert isinstance(events[0], RunStarted)
-        log = await journal.begin(events[0], minted=False)
-        for event in events[1:]:
-            if isinstance(event, RunEnded | NestedRunEnded) or getattr(event, "step", None) == 1:
-                break
-            log.append(event)
-        await log.aclose()
-    outer = Conductor(FixedPlanner(""), pool, journal=journal)
+        is_end = [isinstance(e, RunEnded | NestedRunEnded) or getattr(e, "step", None) == 1 for e in events]
+        left.append(events[: is_end.index(True)])
+    outer = Conductor(FixedPlanner(""), pool, journal=await journal_of(*left))
     for plan in (
         Plan((Step(1, "write"), Step(1, "end", (0,)))),
         Plan((Step(1, "write more"), Step(1, "end", (0,)))),

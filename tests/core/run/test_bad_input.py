@@ -6,23 +6,13 @@ from typing import Any
 import pytest
 from core.actors import boss, plan_of, rows
 
-from podium import (
-    Card,
-    ChatPlanner,
-    ChatWorker,
-    Conductor,
-    Limits,
-    Message,
-    Price,
-    RulePlanner,
-    ScriptedWorker,
-)
+from podium import ChatPlanner, ChatWorker, Conductor, Limits, Message, RulePlanner
 from podium.errors import ConfigError, LimitExceeded, QueryError
 from podium.journal import MemoryCache, MemoryJournal
 from podium.planners import FixedPlanner, Planner, PlanRequest
 from podium.types import Completion, Query
 from podium.usage import Usage
-from podium.workers import FREE, Request, Worker
+from podium.workers import FREE, Card, Price, Request, ScriptedWorker, Worker
 
 pytestmark = pytest.mark.anyio
 

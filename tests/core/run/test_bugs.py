@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from core.actors import Actor, PlanningActor, boss, never, plan_of, problem_of, rows, yielding
+from core.actors import Actor, PlanningActor, boss, never, pair, plan_of, problem_of, rows, yielding
 
 from podium import Card, Conductor, FunctionWorker, Limits, Price, Retry, ScriptedWorker
 from podium.errors import ListenerFailed
@@ -105,7 +105,7 @@ def _bad(*_: object) -> Any:
     [({"accept": _bad}, "`accept` in round 1"), ({"policy": Policy(approve=_bad)}, "`approve` in round 1")],
 )
 async def test_a_mistake_in_a_callback_leaves_the_run(options: dict[str, Any], place: str) -> None:
-    conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")], **options)
+    conductor = Conductor(FixedPlanner(PLAN), pair(), **options)
     with pytest.raises(TypeError, match="mistake") as caught:
         await conductor.run("What?")
     assert place in caught.value.__notes__[0]
@@ -127,7 +127,7 @@ async def test_a_mistake_in_a_listener_cancels_the_run() -> None:
     def fail(event: Event) -> None:
         raise ValueError
 
-    conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")])
+    conductor = Conductor(FixedPlanner(PLAN), pair())
     with pytest.raises(ListenerFailed) as failed:
         await conductor.run("What?", on_event=fail)
     assert failed.value.result.status == "ok"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from core.actors import boss, plan_of, tags
+from core.actors import boss, pair, plan_of, tags
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.journal import SqlJournal
@@ -66,7 +66,7 @@ async def test_a_step_waits_until_what_it_is_shown_is_recorded(tmp_path: Path) -
 async def test_nothing_is_paid_for_before_the_run_is_recorded(tmp_path: Path, asked: object) -> None:
     journal = Gated(tmp_path / "journal.db")
     planner = ScriptedWorker("boss", '{"worker": 0, "subtask": "go", "access": []}')
-    workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
+    workers = pair()
     async with Conductor(ChatPlanner(planner), workers, journal=journal) as conductor:
         journal.gate = anyio.Event()
         async with anyio.create_task_group() as tasks:

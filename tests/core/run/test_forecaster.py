@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from core.actors import boss, plan_of
+from core.execution.flows import block, call, when
 
 from podium import Card, Conductor, FunctionWorker, Limits, Plan, Pool, Price, ScriptedWorker
 from podium.journal import SqlJournal
@@ -70,29 +71,19 @@ def test_of_a_worker_nobody_knows_the_usual_is_assumed() -> None:
     for _ in range(ENOUGH - 1):
         pool.states[0].history.add(CallRecord(1.0, ok=True, output_tokens=10))
     nearly = forecast(plan_of((0, "one", ())), pool, Limits())
-    assert nearly.guessed == ("a",)
-    assert nearly.output_tokens.likely == 10
+    assert (nearly.guessed, nearly.output_tokens.likely) == (("a",), 10)
     assert nearly.output_tokens.high > 100
 
 
-LIST = {"worker": 0, "subtask": "list", "access": [], "returns": ["string"]}
-ITEM = {"worker": 0, "subtask": "{{item}}", "access": []}
-SUM = {"worker": 0, "subtask": "sum {{1}}", "access": [1]}
-LOOP = {
-    "steps": [{"worker": 0, "subtask": "try", "access": [], "returns": {"done": "boolean"}}],
-    "until": {"ref": "{{0.done}}", "is": True},
-    "most": 5,
-    "access": [],
-}
-
-
-BRANCH = {**ITEM, "subtask": "x", "when": {"ref": "{{0.0}}", "is": "none"}}
+LIST, ITEM, SUM = call("list", returns=["string"]), call("{{item}}"), call("sum {{1}}", 1)
+LOOP = block(call("try", returns={"done": "boolean"}), until=when("{{0.done}}", is_=True), most=5)
+BRANCH = call("x", when=when("{{0.0}}", is_="none"))
 CALLS: dict[str, tuple[dict[str, Any], tuple[int, int | None, int]]] = {
     "a map over a list that is not known": ({**ITEM, "each": "{{0}}"}, (2, None, 12)),
     "a known list": ({**ITEM, "each": ["a", "b", "c"]}, (4, 4, 4)),
     "a loop": (LOOP, (2, None, 6)),
     "a condition": (BRANCH, (2, None, 3)),
-    "a map in a map": ({"each": "{{0}}", "steps": [{**ITEM, "each": 2}], "access": []}, (2, None, 22)),
+    "a map in a map": (block({**ITEM, "each": 2}, each="{{0}}"), (2, None, 22)),
 }
 
 

@@ -9,7 +9,19 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import Actor, PlanningActor, boss, in_turn, plan_of, problem_of, rows, told, yielding
+from core.actors import (
+    ONCE,
+    Actor,
+    PlanningActor,
+    boss,
+    in_turn,
+    pair,
+    plan_of,
+    problem_of,
+    rows,
+    told,
+    yielding,
+)
 from core.virtual_clock import OPTIONS, anyio_backend  # noqa: F401 - a fixture
 from hypothesis import given, strategies as st
 
@@ -30,10 +42,6 @@ GOOD = rows((0, "go", ()))
 BOSS = Card(name="boss", price=Price(input=1.0, output=10.0))
 
 
-def _pool() -> list[ScriptedWorker]:
-    return [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
-
-
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
@@ -44,7 +52,7 @@ def _pool() -> list[ScriptedWorker]:
 )
 async def test_a_bad_plan_is_quoted_to_its_planner_with_the_reason(bad: str, reason: str) -> None:
     planner = boss(bad, GOOD)
-    result = await Conductor(planner, _pool()).run("What?")
+    result = await Conductor(planner, pair()).run("What?")
     assert result.status == "ok"
     assert all(text in told(planner, 1) for text in (bad.strip(), reason))
     assert told(planner, 1).startswith(told(planner, 0))
@@ -52,7 +60,7 @@ async def test_a_bad_plan_is_quoted_to_its_planner_with_the_reason(bad: str, rea
 
 
 def _failing(bad: str | Exception, **options: object) -> Conductor:
-    return Conductor(boss(bad), _pool(), retry=Retry(attempts=2), **options)  # type: ignore[arg-type]
+    return Conductor(boss(bad), pair(), retry=Retry(attempts=2), **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -87,14 +95,14 @@ async def test_without_a_plan_the_run_raises_or_has_the_fallback_s(bad: Any, cod
 async def test_a_planner_that_was_configured_is_no_fallback() -> None:
     fixed = FixedPlanner(plan_of((1, "go", ())))
     for planner in (RulePlanner(), fixed, CachedPlanner(fixed), DirectPlanner(boss(GOOD))):
-        result = await Conductor(planner, _pool()).run("What is it?")
+        result = await Conductor(planner, pair()).run("What is it?")
         assert (result.status, result.problem) == ("ok", None)
         assert (result.planner.name, result.planner.is_fallback) == (planner.name, False)
 
 
 async def test_a_planner_is_called_again_after_the_wait_it_asks_for() -> None:
     planner = boss(WorkerUnavailable("busy", retry_after=20.0), WorkerUnavailable("busy"), GOOD)
-    events = [event async for event in Conductor(planner, _pool()).stream("What?")]
+    events = [event async for event in Conductor(planner, pair()).stream("What?")]
     waits = [event.wait for event in events if isinstance(event, PlannerEnded)]
     starts = [event.at for event in events if isinstance(event, PlannerStarted)]
     assert [wait is None for wait in waits] == [False, False, True]
@@ -107,7 +115,7 @@ async def test_a_planner_is_called_again_after_the_wait_it_asks_for() -> None:
 async def test_a_wait_that_is_too_long_is_not_begun() -> None:
     busy, limits = WorkerUnavailable("busy", retry_after=20.0), Limits(seconds=10)
     with pytest.raises(PlannerError, match=r"Limits\.seconds or Limits\.step_seconds ends") as caught:
-        await Conductor(boss(busy), _pool(), limits=limits).run("What?")
+        await Conductor(boss(busy), pair(), limits=limits).run("What?")
     assert len(caught.value.calls) == 1
 
 
@@ -143,7 +151,7 @@ async def test_a_planner_that_breaks_off_is_called_again_and_its_steps_go_on() -
             raise WorkerBroken("cut off", maybe_paid=True)
         yield PlanText(text=text)
 
-    pool = _pool()
+    pool = pair()
     result = await Conductor(PlanningActor(write), pool).run("What?")
     assert (result.status, result.answer, [len(worker.requests) for worker in pool]) == ("ok", "B", [1, 1])
 
@@ -171,8 +179,7 @@ def _planner(*replies: Reply) -> ChatPlanner:
 
 
 def _conductor(planner: ChatPlanner, limits: Limits | None = None, **options: Any) -> Conductor:
-    workers = [ScriptedWorker("a", "A"), ScriptedWorker("b", "B")]
-    return Conductor(planner, workers, limits=limits, retry=Retry(attempts=1), **options)
+    return Conductor(planner, pair(), limits=limits, retry=ONCE, **options)
 
 
 @pytest.mark.parametrize("end", [WorkerTimeout("broke off", maybe_paid=True), ...])
@@ -188,6 +195,9 @@ async def test_a_call_whose_end_was_not_seen_costs_the_most_that_it_may_have_com
     assert caught.value.cost == worst.cost
 
 
+SEVERAL = ": 3 step(s); 6 call(s) of workers, those that fail included; 90,000 tokens for all"
+
+
 @pytest.mark.parametrize(
     ("limits", "bound", "steps", "line"),
     [
@@ -195,12 +205,7 @@ async def test_a_call_whose_end_was_not_seen_costs_the_most_that_it_may_have_com
         (Limits(calls=3), None, 2, ": 2 call(s) of workers, those that fail included. A step"),
         (Limits(cost=0.58, unpriced=0.0, answer_tokens=77), 77, 5, ": $0.5. A step"),
         (Limits(output_tokens=23_456), 3909, 5, ": 20,000 tokens for all that they write. A step"),
-        (
-            Limits(calls=7, steps=3, input_tokens=99_999),
-            None,
-            3,
-            ": 3 step(s); 6 call(s) of workers, those that fail included; 90,000 tokens for all",
-        ),
+        (Limits(calls=7, steps=3, input_tokens=99_999), None, 3, SEVERAL),
     ],
 )
 async def test_the_planner_is_told_what_is_left_and_is_bounded_where_it_could_exceed_a_limit(
@@ -217,7 +222,7 @@ async def test_the_planner_is_told_what_is_left_and_is_bounded_where_it_could_ex
 
 
 async def test_a_bad_plan_is_repaired_by_the_run_that_goes_on() -> None:
-    conductor = Conductor(boss("no plan", GOOD), _pool(), journal=MemoryJournal())
+    conductor = Conductor(boss("no plan", GOOD), pair(), journal=MemoryJournal())
     with anyio.CancelScope() as scope:
 
         def stop(event: Event) -> None:
@@ -256,7 +261,7 @@ def test_no_failing_planner_has_a_run_end_ok(
     planner = boss(*[WAYS[way] for way in ways])
     rule, retry = RulePlanner() if has_fallback else None, Retry(attempts=attempts)
     limits = Limits(rounds=rounds)
-    conductor = Conductor(planner, _pool(), limits=limits, retry=retry, fallback_planner=rule)
+    conductor = Conductor(planner, pair(), limits=limits, retry=retry, fallback_planner=rule)
     seen: list[Event] = []
     with suppress(PlannerError):
         run = partial(conductor.run, "What? And why?", on_event=seen.append)
@@ -273,7 +278,7 @@ def test_no_failing_planner_has_a_run_end_ok(
 @pytest.mark.parametrize(("seconds", "planned"), [(1e-6, False), (0.2, True)])
 async def test_the_end_of_the_run_is_a_limit_and_no_failure(seconds: float, *, planned: bool) -> None:
     boss = Actor(BOSS, yielding(...))
-    conductor = Conductor(ChatPlanner(boss), _pool(), limits=Limits(seconds=seconds))
+    conductor = Conductor(ChatPlanner(boss), pair(), limits=Limits(seconds=seconds))
     with pytest.raises(PlannerError, match=r"Limits\.seconds") as caught:
         await (conductor.plan("What?") if planned else conductor.run("What?"))
     assert caught.value.code == "planner_limit"

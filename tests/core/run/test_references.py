@@ -1,7 +1,7 @@
 """Outputs of earlier steps, named texts and the numbers of steps, as workers and planners read them."""
 
 import pytest
-from core.actors import boss, in_turn, problem_of, rows, told
+from core.actors import boss, in_turn, problem_of, rows, sent, told
 
 from podium import ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Retry, ScriptedWorker, Step
 from podium.errors import ConfigError, PlanInvalid, RunExists, WorkerFailed
@@ -73,7 +73,7 @@ PLAN = Plan(
 
 
 def _prompts(worker: ScriptedWorker) -> list[str]:
-    return ["\n".join(message.text for message in request.messages) for request in worker.requests]
+    return [sent(request) for request in worker.requests]
 
 
 async def test_a_step_is_shown_the_texts_that_its_subtask_names_and_no_other() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from core.actors import boss, problem_of, rows, told
+from core.actors import boss, problem_of, rows, sent, told
 from core.virtual_clock import anyio_backend  # noqa: F401 - a fixture
 
 from podium import Card, Conductor, Limits, Plan, Retry, RulePlanner, ScriptedWorker, Step
@@ -12,7 +12,6 @@ from podium.errors import PlanInvalid, WorkerFailed, WorkerUnavailable
 from podium.journal import MemoryJournal
 from podium.plan_text.writer import KEEP
 from podium.types import Completion
-from podium.workers import Request
 from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
@@ -136,10 +135,6 @@ def team(writer: Reply | None = None) -> list[ScriptedWorker]:
     facts = {"find more": "FACT TWO", "find": "FACT ONE"}
     texts: dict[str, Reply] = {"part:\nwrite anew": writer or "ANEW TEXT", "part:\nwrite": "FOUND TEXT"}
     return [ScriptedWorker("finder", facts), ScriptedWorker("writer", texts)]
-
-
-def sent(request: Request) -> str:
-    return "\n".join(message.text for message in request.messages)
 
 
 async def test_a_worker_is_shown_all_steps_of_the_round_before() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from core.actors import Actor, PlanningActor, boss, plan_of, problem_of
+from core.actors import ONCE, Actor, PlanningActor, boss, plan_of, problem_of
 
-from podium import Card, Conductor, Limits, Price, Result, Retry, ScriptedWorker
+from podium import Card, Conductor, Limits, Price, Result, ScriptedWorker
 from podium.errors import PlannerError
 from podium.types import Completion
 from podium.usage import Usage
@@ -20,7 +20,6 @@ from podium.workers import Request, Worker
 pytestmark = pytest.mark.anyio
 ONE = plan_of((0, "go", ()))
 PRICED = Card(name="deaf", price=Price(input=1.0, output=1.0))
-ONCE = Retry(attempts=1)
 
 
 class Deaf:

@@ -4,33 +4,19 @@ import json
 from typing import Any
 
 import pytest
-from core.actors import Shop, problem_of
+from core.actors import ONCE, Shop, problem_of
 from servers.chat_server import Call, ChatServer, Reply, says
 
-from podium import (
-    Card,
-    ChatWorker,
-    Conductor,
-    Endpoint,
-    Limits,
-    Plan,
-    Price,
-    Result,
-    Retry,
-    RulePlanner,
-    Sampling,
-    ScriptedWorker,
-)
+from podium import Conductor, Limits, Plan, Result, Sampling
 from podium.errors import ConfigError, WorkerTimeout, WorkerUnavailable
 from podium.journal import MemoryJournal
-from podium.planners import CachedPlanner, TurnPlanner
+from podium.planners import CachedPlanner, RulePlanner, TurnPlanner
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.replay import replay
 from podium.types import AnswerDelta
-from podium.workers import FREE
+from podium.workers import FREE, Card, ChatWorker, Endpoint, Price, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
-ONCE = Retry(attempts=1)
 Said = str | tuple[str, str, object]
 """A message of the model: its text, or its text, the name of a tool and the arguments."""
 

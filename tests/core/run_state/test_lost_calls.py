@@ -1,46 +1,33 @@
 """What was cut off, nested or lost is on the bill once; the record of a run on a full disk."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import pytest
-from core.actors import problem_of
+from core.actors import ONCE, problem_of
 from core.plans import plans
-from core.run_state.test_resume import calls, prefix, recorded
+from core.run_state.test_resume import calls, journal_of, prefix, recorded
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
 
-from podium import (
-    Card,
-    ChatPlanner,
-    Conductor,
-    FunctionWorker,
-    Limits,
-    Plan,
-    Price,
-    Result,
-    Retry,
-    ScriptedWorker,
-    Step,
-)
+from podium import Conductor, FunctionWorker, Limits, Plan, Result, Retry, ScriptedWorker, Step
 from podium.errors import JournalError, PlannerError, WorkerUnavailable
 from podium.journal import Log, MemoryJournal
 from podium.plan_text import write_plan
-from podium.planners import FixedPlanner
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.run_state import fold
 from podium.types import Completion, Event, PlannerStarted, RunEnded, RunStarted, StepEnded, StepStarted
 from podium.usage import Usage
-from podium.workers import FREE, Worker
+from podium.workers import FREE, Card, Price, Worker
 from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
 EACH = 0.0002
 """USD that each call costs."""
 PRICE = Price(input=1.0, output=1.0)
-ONCE = Retry(attempts=1)
 
 
 @dataclass(frozen=True)
@@ -144,14 +131,7 @@ def outer(inner: Conductor, tail: ScriptedWorker, journal: MemoryJournal, **more
 
 async def cut(journal: MemoryJournal, lengths: Mapping[str, int | None]) -> MemoryJournal:
     """Return the journal as a crash left it: of each run as many events as said, all for `None`."""
-    left = MemoryJournal()
-    for run_id, length in lengths.items():
-        events = (await recorded(journal, run_id))[:length]
-        log = await left.begin(events[0], minted=False)
-        for event in events[1:]:
-            log.append(event)
-        await log.aclose()
-    return left
+    return await journal_of(*[(await recorded(journal, each))[:length] for each, length in lengths.items()])
 
 
 async def runs_in(journal: MemoryJournal) -> str:
@@ -159,16 +139,11 @@ async def runs_in(journal: MemoryJournal) -> str:
     return row.run_id
 
 
-def until(events: Sequence[Event], wanted: Callable[[Event], bool]) -> int:
-    """Return how many events there are before the first that is wanted."""
-    return next(index for index, event in enumerate(events) if wanted(event))
-
-
 @pytest.mark.parametrize("ended", [False, True])
 async def test_calls_of_nested_runs_count_after_a_resume(*, ended: bool) -> None:
     journal = MemoryJournal()
     await outer(nested([paid("x"), paid("y")]), paid("tail"), journal).run("What?", run_id="R")
-    at = until(await recorded(journal, "R"), lambda event: isinstance(event, StepEnded))
+    at = next(at for at, e in enumerate(await recorded(journal, "R")) if isinstance(e, StepEnded))
     left = await cut(journal, {"R": at + ended, await runs_in(journal): None})
     inner, tail = [paid("x"), paid("y")], paid("tail")
     result = await outer(nested(inner), tail, left).resume("R", limits=Limits(calls=2))
@@ -247,7 +222,5 @@ async def test_a_lost_call_without_tokens_or_price_has_no_reservation() -> None:
     await first.run("What?", run_id="whole")
     events = await recorded(journal, "whole")
     begun = next(number for number, event in enumerate(events) if isinstance(event, StepStarted))
-    died = await prefix(events[: begun + 1], "died")
-    entries = await died.read("died")
-    result = fold(entry.event for entry in entries).result()
+    result = fold(events[: begun + 1]).result()
     assert (result.maybe_paid, result.usage_note) == (True, "")

@@ -42,14 +42,19 @@ async def recorded(journal: Journal, run_id: str) -> list[Event]:
     return [entry.event for entry in await journal.read(run_id)]
 
 
-async def prefix(events: Sequence[Event], run_id: str) -> MemoryJournal:
-    """Return a journal in which a process died after these events."""
+async def journal_of(*runs: Sequence[Event]) -> MemoryJournal:
+    """Return a journal in which a process died after these events of each run."""
     journal = MemoryJournal()
-    log = await journal.begin(replace(events[0], run_id=run_id), minted=False)
-    for event in events[1:]:
-        log.append(replace(event, run_id=run_id))
-    await log.aclose()
+    for first, *events in runs:
+        log = await journal.begin(first, minted=False)
+        for event in events:
+            log.append(event)
+        await log.aclose()
     return journal
+
+
+async def prefix(events: Sequence[Event], run_id: str) -> MemoryJournal:
+    return await journal_of([replace(event, run_id=run_id) for event in events])
 
 
 async def test_two_at_the_same_time_are_one_run() -> None:

@@ -16,21 +16,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from servers.chat_server import CUT, Call, ChatServer, Reply, chunk, events, says, whole
 
-from podium import (
-    Card,
-    ChatPlanner,
-    ChatWorker,
-    Conductor,
-    Endpoint,
-    FunctionWorker,
-    Retry,
-    RulePlanner,
-    ScriptedWorker,
-)
+from podium import ChatPlanner, Conductor, FunctionWorker, Retry, RulePlanner
 from podium.errors import PlannerError, PodiumError, WorkerRefused
 from podium.journal import SqlJournal
 from podium.types import Event
-from podium.workers import FREE, StepInput
+from podium.workers import FREE, Card, ChatWorker, Endpoint, ScriptedWorker, StepInput
 
 pytestmark = pytest.mark.anyio
 

@@ -7,28 +7,14 @@ from collections.abc import Iterator
 import pytest
 from core.actors import boss, rows
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import (
-    Histogram,
-    HistogramDataPoint,
-    InMemoryMetricReader,
-    NumberDataPoint,
-)
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from servers.chat_server import ChatServer, says
 
-from podium import (
-    Card,
-    ChatWorker,
-    Conductor,
-    Endpoint,
-    FunctionWorker,
-    Price,
-    Retry,
-    ScriptedWorker,
-)
+from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Price, Retry, ScriptedWorker
 from podium.errors import WorkerUnavailable
 from podium.workers import FREE
 
@@ -69,7 +55,7 @@ class Seen:
             if each.name == metric:
                 for point in each.data.data_points:
                     assert isinstance(point, HistogramDataPoint | NumberDataPoint)
-                    value = point.sum if isinstance(each.data, Histogram) else point.value  # type: ignore[union-attr]
+                    value = point.sum if isinstance(point, HistogramDataPoint) else point.value
                     found.append((dict(point.attributes or {}), value))
         return found
 

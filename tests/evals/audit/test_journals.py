@@ -6,18 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from core.run_state.test_lost_calls import (
-    Scene,
-    conductor,
-    cut,
-    nested,
-    outer,
-    paid,
-    runs_in,
-    scenes,
-    sent,
-    until,
-)
+from core.run_state.test_lost_calls import Scene, conductor, cut, nested, outer, paid, runs_in, scenes, sent
 from core.run_state.test_resume import prefix, recorded
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
@@ -96,7 +85,7 @@ def test_nested_runs_that_were_cut_off_and_changed(length: int) -> None:
     async def body() -> tuple[MemoryJournal, list[Event]]:
         journal = MemoryJournal()
         await made(journal).run("What?", run_id="R")
-        end = until(await recorded(journal, "R"), lambda event: isinstance(event, StepEnded))
+        end = next(at for at, e in enumerate(await recorded(journal, "R")) if isinstance(e, StepEnded))
         left = await cut(journal, {"R": end, await runs_in(journal): length})
         await made(left).resume("R")
         await made(left).resume("R", plan=Plan((Step(1, "do it"), Step(0, "end", (0,)))))

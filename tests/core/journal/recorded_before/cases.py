@@ -9,19 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from podium import (
-    Card,
-    ChatPlanner,
-    Conductor,
-    FunctionWorker,
-    Limits,
-    Plan,
-    Price,
-    Result,
-    Retry,
-    ScriptedWorker,
-    Step,
-)
+from podium import ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Result, Retry, Step
 from podium.errors import PodiumError, WorkerUnavailable
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
@@ -30,7 +18,7 @@ from podium.replay import replay
 from podium.run_state import fold
 from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import FREE, Worker
+from podium.workers import FREE, Card, Price, ScriptedWorker, Worker
 
 FOLDER = Path(__file__).parent
 JOURNAL = FOLDER / "journal.sql"

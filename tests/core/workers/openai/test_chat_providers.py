@@ -23,15 +23,12 @@ FORM = {"name": "answer", "schema": SCHEMA, "strict": True}
 FORMAT = {"response_format": {"type": "json_schema", "json_schema": FORM}}
 USUAL: dict[str, dict[str, Any]] = {"bound": {"max_tokens": 64}, "effort": {"reasoning_effort": "high"}}
 USUAL |= {"json": FORMAT, "grammar": {}}
+HELD = (("json", SCHEMA), ("grammar", GRAMMAR))
 SENT = {
     "openai": USUAL | {"bound": {"max_completion_tokens": 64}},
     "anthropic": USUAL | {"effort": {}, "json": {}},  # its tools have objects only: see below
     "gemini": USUAL,
-    "vllm": USUAL
-    | {
-        "json": {"structured_outputs": {"json": SCHEMA}},
-        "grammar": {"structured_outputs": {"grammar": GRAMMAR}},
-    },
+    "vllm": USUAL | {name: {"structured_outputs": {name: form}} for name, form in HELD},
     "ollama": USUAL,
     "llamacpp": USUAL | {"grammar": {"grammar": GRAMMAR}},
     "compatible": USUAL | {"json": {}},

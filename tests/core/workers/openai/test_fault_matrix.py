@@ -9,37 +9,14 @@ import pytest
 from contracts.odd_answers import ODD_ANSWERS, OF_OTHER_SERVERS, check, check_wrong_url
 from core.actors import Actor, yielding
 from servers.chat_call import ask
-from servers.chat_server import (
-    CUT,
-    MODEL,
-    USAGE,
-    Call,
-    ChatServer,
-    Reply,
-    chunk,
-    completion,
-    events,
-    says,
-    whole,
-)
+from servers.chat_server import CUT, USAGE, Call, ChatServer, Reply, chunk, completion, events, says, whole
 
-from podium import (
-    ChatPlanner,
-    ChatWorker,
-    Conductor,
-    Endpoint,
-    FunctionWorker,
-    Plan,
-    Result,
-    Retry,
-    ScriptedWorker,
-    Step,
-)
+from podium import Conductor, FunctionWorker, Plan, Result, Retry, Step
 from podium.errors import PlannerError, WorkerError
-from podium.planners import FixedPlanner
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import Worker
+from podium.workers import ChatWorker, Endpoint, ScriptedWorker, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -129,6 +106,7 @@ WHOLE: Mapping[str, tuple[Reply, str]] = {
 }
 PIECE, END = chunk(HALF), chunk({}, finish_reason="stop")
 FOUR_PIECE = chunk({"content": "four"})
+NAMELESS = json.dumps(chunk({"content": "a"})).encode() + b"\n\n"
 STREAMS: Mapping[str, tuple[Reply, str]] = {
     "done without an end": (events(PIECE), BROKEN),
     "no end": (events(PIECE, done=False), BROKEN),
@@ -139,10 +117,7 @@ STREAMS: Mapping[str, tuple[Reply, str]] = {
     "an end without a text": (events(END), EMPTY),
     "an error after the end": (events(PIECE, END, {"error": {"message": "boom"}}), BROKEN),
     "another message at the end": (events(FOUR_PIECE, _body(message={"content": "five"})), BROKEN),
-    "a piece without the name of its field": (
-        events(PIECE, json.dumps(chunk({"content": "a"})).encode() + b"\n\n", END),
-        BROKEN,
-    ),
+    "a piece without the name of its field": (events(PIECE, NAMELESS, END), BROKEN),
     "the whole message at the end": (events(FOUR_PIECE, _body(message={"content": "four"})), "ok"),
     "no done": (events(FOUR_PIECE, END, done=False), "ok"),
     "half a frame after the end": (events(FOUR_PIECE, END, b'data: {"choi', done=False), "ok"),
@@ -162,16 +137,14 @@ def _incomplete(reason: str) -> dict[str, Any]:
 
 
 FOUR = {"type": "output_text", "text": "four"}
+OF_USER = {"type": "message", "role": "user", "content": [FOUR]}
 TOOL = {"type": "function_call", "name": "look", "arguments": "{}"}
 NO = {"type": "refusal", "refusal": "I would rather not"}
 RESPONSES: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a part that is a bare text": (_response([FOUR, "half"]), BROKEN),
     "a part with a null text": (_response([FOUR | {"text": None}]), BROKEN),
     "content that is a text": (_response("half"), BROKEN),
-    "the role of a user": (
-        _response([], output=[{"type": "message", "role": "user", "content": [FOUR]}]),
-        BROKEN,
-    ),
+    "the role of a user": (_response([], output=[OF_USER]), BROKEN),
     "a refusal": (_response([FOUR, NO]), REFUSED),
     "a filter": (_incomplete("content_filter"), REFUSED),
     "an error": (_response([FOUR], error={"message": "sunk"}), BROKEN),
@@ -188,10 +161,7 @@ COMPLETED = {"type": "response.completed", "response": _response([FOUR])}
 EMPTY_END = {"type": "response.completed", "response": _response([], output=[])}
 RESPONSE_EVENTS: Mapping[str, tuple[Reply, str]] = {
     "a piece that is an object": (events(DELTA, DELTA | {"delta": {"text": "x"}}, EMPTY_END), BROKEN),
-    "a refusal in pieces": (
-        events(DELTA, {"type": "response.refusal.delta", "delta": "I would rather not"}, EMPTY_END),
-        REFUSED,
-    ),
+    "a refusal in pieces": (events(DELTA, DELTA | {"type": "response.refusal.delta"}, EMPTY_END), REFUSED),
     "pieces that differ from the whole": (events(DELTA | {"delta": "five"}, COMPLETED), BROKEN),
     "no end": (events(DELTA), BROKEN),
     "pieces of the other API": (events(PIECE, COMPLETED), "ok"),
@@ -223,17 +193,17 @@ async def test_a_chat_completion_is_right_or_an_error(case: str) -> None:
         await _check(reply, code, stream=stream)
 
 
-@pytest.mark.parametrize("case", WHOLE)
-async def test_a_whole_answer_must_be_one(case: str) -> None:
+FIXED = {f"whole: {name}": (*case, {"stream": False}) for name, case in WHOLE.items()}
+FIXED |= {f"stream: {name}": (*case, {"stream": True}) for name, case in STREAMS.items()}
+OF_EVENTS = {"stream": True, "responses": True}
+FIXED |= {f"response: {name}": (*case, OF_EVENTS) for name, case in RESPONSE_EVENTS.items()}
+
+
+@pytest.mark.parametrize("case", FIXED)
+async def test_an_answer_must_be_one_and_a_stream_must_reach_its_end(case: str) -> None:
     """What is none is perhaps paid."""
-    reply, code = WHOLE[case]
-    await _check(lambda _: reply, code, stream=False)
-
-
-@pytest.mark.parametrize("case", STREAMS)
-async def test_a_stream_must_reach_its_end(case: str) -> None:
-    reply, code = STREAMS[case]
-    await _check(lambda _: reply, code, stream=True)
+    reply, code, how = FIXED[case]
+    await _check(lambda _: reply, code, **how)
 
 
 @pytest.mark.parametrize("case", RESPONSES)
@@ -243,13 +213,6 @@ async def test_a_response_is_right_or_an_error(case: str) -> None:
     await _check(lambda _: whole(body), code, stream=False, responses=True)
     last = events({"type": kind, "response": body}, done=False)
     await _check(lambda _: last, code, stream=True, responses=True)
-
-
-@pytest.mark.parametrize("case", RESPONSE_EVENTS)
-async def test_a_streamed_response_is_right_or_an_error(case: str) -> None:
-    """Also if a piece of it is odd."""
-    reply, code = RESPONSE_EVENTS[case]
-    await _check(lambda _: reply, code, stream=True, responses=True)
 
 
 def _worker(url: str) -> Worker:
@@ -275,7 +238,7 @@ async def test_usage_may_come_late_or_never() -> None:
     for stream in (False, True):
         asked = await ask(lambda call: says(call, "x" * 40, usage=None), stream=stream)
         assert asked.completion.usage == Usage(2, 10, estimated=True)
-    last = {"choices": [], "model": MODEL, "usage": dict(USAGE)}
+    last = {"choices": [], "usage": dict(USAGE)}
     assert (await ask(lambda _: events(PIECE, END, last), stream=True)).completion.usage == Usage(211, 7)
 
 

@@ -31,16 +31,11 @@ def test_the_card_comes_first() -> None:
     assert sized.price is not None
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://[::1]:8000/v1",
-        "http://gpu-server/v1",
-        "https://proxy.example.com/https://api.openai.com/v1",
-        "https://api.openai.com.example.com/v1",
-        "https://notapi.openai.com.example/v1",
-    ],
-)
+ELSEWHERE = ("http://[::1]:8000/v1", "http://gpu-server/v1", f"https://proxy.example.com/{OPENAI}")
+ELSEWHERE += ("https://api.openai.com.example.com/v1", "https://notapi.openai.com.example/v1")
+
+
+@pytest.mark.parametrize("url", ELSEWHERE)
 def test_a_model_s_name_alone_says_nothing(url: str) -> None:
     """Whoever serves a model of that name elsewhere asks what they like for it."""
     card = _card(url, "gpt-5")
