@@ -31,7 +31,7 @@ TESTS: dict[str, tuple[str, dict[str, str]]] = {
             ),
             "people": "graph/test_approval.py::test_a_plan_is_approved_in_another_process",
             "a run is named by": "graph/test_steps.py::test_a_failed_step_runs_again_when_the_graph_goes_on",
-            "tools within a step": "graph/test_writes.py::test_a_tool_is_given_what_toolnode_gives",
+            "tools within a step": "graph/test_writes.py::test_a_tool_has_what_toolnode_gives",
             "images": "test_runnable.py::test_images_go_to_workers_that_can_see_them",
             "cancel": "test_contract.py::TestLangChain::test_a_cancel_reaches_the_worker",
             "usage": "test_contract.py::TestLangChain::test_the_bill_of_each_step_is_right",
@@ -65,7 +65,7 @@ TESTS: dict[str, tuple[str, dict[str, str]]] = {
         "tests/autogen",
         {
             "state and stream": "test_agent.py::test_its_state_is_saved_and_loaded",
-            "people": "test_waiting.py::test_a_run_of_autogen_asks_the_user_by_handoffs",
+            "people": "test_waiting.py::test_runs_ask_the_user_by_handoffs",
             "a run is named by": "test_waiting.py::test_a_session_continues_what_broke_off",
             "tools within a step": "test_waiting.py::test_a_model_client_calls_tools_within_its_step",
             "images": "test_agent.py::test_images_reach_workers_that_take_them",

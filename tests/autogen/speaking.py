@@ -7,12 +7,7 @@ from agent_framework import BaseChatClient, ChatResponse, ChatResponseUpdate, Co
 from agent_framework.openai import OpenAIChatCompletionClient as FrameworkClient
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
-from autogen_agentchat.messages import (
-    BaseAgentEvent,
-    BaseChatMessage,
-    ModelClientStreamingChunkEvent,
-    TextMessage,
-)
+from autogen_agentchat.messages import BaseChatMessage, ModelClientStreamingChunkEvent, TextMessage
 from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
@@ -81,7 +76,7 @@ class Speaker(BaseChatAgent):
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+    ) -> AsyncGenerator[Any, None]:
         self.heard += [message.to_model_text() for message in messages]
         text = await self._speak("\n".join(self.heard))
         for number, word in enumerate(text.split(" ") if self._streams else ()):
@@ -101,28 +96,22 @@ class SpeakingClient(BaseChatClient[Any]):
         self._speak = speak
         self.asked: list[str] = []
 
-    def _inner_get_response(
-        self, *, messages: Sequence[Message], stream: bool, options: Any, **kwargs: Any
-    ) -> Any:
-        usage = {
-            "input_token_count": READ,
-            "output_token_count": WRITTEN,
-            "total_token_count": READ + WRITTEN,
-        }
+    def _inner_get_response(self, *, messages: Sequence[Message], stream: bool, **_: Any) -> Any:
+        used = {"input_token_count": READ, "output_token_count": WRITTEN, "total_token_count": READ + WRITTEN}
         shown = "\n".join(message.text for message in messages)
         self.asked.append(shown)
 
         async def whole() -> ChatResponse[Any]:
             text = await self._speak(shown)
             said = Message("assistant", [text])
-            return ChatResponse(messages=[said], usage_details=usage, finish_reason="stop")
+            return ChatResponse(messages=[said], usage_details=used, finish_reason="stop")
 
         async def pieces() -> AsyncGenerator[ChatResponseUpdate, None]:
             text = await self._speak(shown)
             for number, word in enumerate(text.split(" ")):
                 piece = word if number == 0 else f" {word}"
                 yield ChatResponseUpdate(role="assistant", contents=[Content.from_text(piece)])
-            counted = [Content.from_usage(usage)]
+            counted = [Content.from_usage(used)]
             yield ChatResponseUpdate(role="assistant", contents=counted, finish_reason="stop")
 
         return ResponseStream(pieces(), finalizer=ChatResponse.from_updates) if stream else whole()

@@ -96,9 +96,8 @@ class FrameworkLead(ActionHost):
         return framework_worker(Agent(self._client(url), name="agent", middleware=[act]))
 
     def _client(self, url: str) -> FrameworkClient:
-        return FrameworkClient(
-            model=MODEL, async_client=AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
-        )
+        sdk = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
+        return FrameworkClient(model=MODEL, async_client=sdk)
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
         response = await FrameworkConductor(conductor).run("Refund it.")
@@ -135,9 +134,7 @@ def team(*, acts: bool) -> Conductor:
 
 
 def one(*tools: Any, kind: Any = AssistantAgent, client: Any = None) -> Any:
-    return kind(
-        "one", client or ReplayChatCompletionClient(["x"], model_info=INFO), tools=list(tools) or None
-    )
+    return kind("one", client or ReplayChatCompletionClient([], model_info=INFO), tools=list(tools) or None)
 
 
 def framework(*tools: Any, client: Any = None, **options: Any) -> Any:
@@ -161,8 +158,7 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("an agent of a class of its own", True, lambda: one(kind=Own)),
     ("an agent that says that it reads", False, lambda: one(look, kind=Reading)),
     ("an agent with an agent that acts", True, lambda: one(AgentTool(one(look)))),
-    ("an agent whose model is a team that acts", True, lambda: one(
-        client=ConductorChatCompletionClient(team(acts=True)))),
+    ("a model of a team that acts", True, lambda: one(client=ConductorChatCompletionClient(team(acts=True)))),
     ("a group with a tool", True, lambda: RoundRobinGroupChat([one(look)], max_turns=1)),
     ("a person", True, lambda: UserProxyAgent("person")),
 ]  # fmt: skip
@@ -172,8 +168,7 @@ FRAMEWORK: list[tuple[str, bool, Callable[[], Any]]] = [
     ("an agent with a tool that reads", False, lambda: framework(
         FrameworkTool(name="look", func=look, additional_properties={"readOnlyHint": True}))),
     ("an agent with middleware", True, lambda: framework(middleware=[passing])),
-    ("an agent whose client is a team that acts", True, lambda: framework(
-        client=ConductorChatClient(team(acts=True)))),
+    ("a client of a team that acts", True, lambda: framework(client=ConductorChatClient(team(acts=True)))),
     ("a workflow with a tool", True, lambda: WorkflowBuilder(start_executor=framework(look)).build()),
 ]  # fmt: skip
 
@@ -211,12 +206,9 @@ async def client_turns(made: Callable[[], Conductor]) -> str:
     tools = [FunctionTool(weather, description="Tells the weather.")]
     asked = UserMessage(content="Refund it.", source="user")
     calls: Any = (await ConductorChatCompletionClient(made()).create([asked], tools=tools)).content
-    results = [
-        FunctionExecutionResult(content="warm", name="weather", call_id=call.id, is_error=False)
-        for call in calls
-    ]
+    told = FunctionExecutionResult(content="warm", name="weather", call_id=calls[0].id, is_error=False)
     called = AssistantMessage(content=calls, source="a")
-    said = [asked, called, FunctionExecutionResultMessage(content=results)]
+    said = [asked, called, FunctionExecutionResultMessage(content=[told])]
     return str((await ConductorChatCompletionClient(made()).create(said, tools=tools)).content)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from autogen.scripts import is_planning, model, shown, team
+from autogen.scripts import is_planning, model, team
 from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
 from autogen_agentchat.base import TerminationCondition
 from autogen_agentchat.conditions import MaxMessageTermination, SourceMatchTermination, TokenUsageTermination
@@ -31,16 +31,10 @@ async def test_agents_carry_out_a_plan() -> None:
     async with ModelServer(model) as server:
         agent = ConductorAgent("lead", workers=team(server), planner=server.client())
         result = await agent.run(task="How large is the room?")
-        worker_calls = [call for call in server.calls if not is_planning(call)]
     told = [(m.source, m.to_text(), getattr(m, "metadata", {}).get("podium_step")) for m in result.messages]
     assert sorted(told[1:3], key=str) == [("coder", "It is 4 m.", "1"), ("researcher", "It is 3 m.", "0")]
     assert told[3:] == [("writer", "12 square metres.", "2"), ("lead", "12 square metres.", None)]
-    assert len(worker_calls) == 3
-    writer = next(call for call in worker_calls if "Multiply" in shown(call))
-    assert "It is 3 m." in shown(writer)
-    assert "It is 4 m." in shown(writer)
-    others = [shown(call) for call in worker_calls if call is not writer]
-    assert not any("It is" in text for text in others)
+    assert len(server.calls) == 4
 
 
 def listening(**options: Any) -> tuple[ConductorAgent, list[str]]:
@@ -173,16 +167,6 @@ def noting(called: list[str]) -> list[Speaker]:
         return Speaker(name, say)
 
     return [speaker(name) for name in "abc"]
-
-
-async def test_a_run_ends_with_the_answer() -> None:
-    """Its messages are the task, what the steps said, and the answer."""
-    async with ModelServer(model) as server:
-        result = await ConductorTeam(workers=team(server), planner=server.client()).run(task="How large?")
-    assert result.stop_reason == ANSWERED
-    sources = [message.source for message in result.messages]
-    assert (sources[0], *sources[-2:]) == ("user", "writer", "ConductorTeam")
-    assert result.messages[-1].to_text() == "12 square metres."
 
 
 @pytest.mark.parametrize(

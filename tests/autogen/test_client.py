@@ -65,9 +65,8 @@ async def test_a_choice_of_tools_reaches_the_last_step(choice: Any, sent: str) -
 
 
 async def test_tools_need_somebody_who_takes_them() -> None:
-    conductor = ConductorChatCompletionClient(
-        workers=[Speaker("one", saying("hi"))], planner=planner_of((0, "x", ()))
-    )
+    workers = [Speaker("one", saying("hi"))]
+    conductor = ConductorChatCompletionClient(workers=workers, planner=planner_of((0, "x", ())))
     assert conductor.model_info["function_calling"] is False
     with pytest.raises(ValueError, match="not support function calling"):
         await conductor.create(ASKED, tools=[FunctionTool(weather, description="Tell.")])

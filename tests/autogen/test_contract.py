@@ -57,11 +57,8 @@ class AutoGenAdapter(Adapter):
         return Speaker(name, speak)
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        return AutoGenFace(
-            ConductorAgent(
-                "lead", workers=list(workers), planner=planner, model_client_stream=True, **options
-            )
-        )
+        options |= {"workers": list(workers), "planner": planner, "model_client_stream": True}
+        return AutoGenFace(ConductorAgent("lead", **options))
 
 
 def _outputs(update: AgentResponseUpdate) -> list[tuple[int, str]]:
@@ -104,9 +101,8 @@ class FrameworkAdapter(Adapter):
         return Agent(SpeakingClient(speak), "You help.", name=name)
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        return FrameworkFace(
-            FrameworkConductor(workers=list(workers), planner=planner, show_steps=True, **options)
-        )
+        options |= {"workers": list(workers), "planner": planner, "show_steps": True}
+        return FrameworkFace(FrameworkConductor(**options))
 
 
 class TestAdapters(AdapterContract):

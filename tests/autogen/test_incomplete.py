@@ -30,9 +30,8 @@ def tool_of(conductor: Conductor) -> AgentTool:
 async def tool(conductor: Conductor) -> str:
     """Call an agent as a tool, which returns the last message."""
     asking = tool_of(conductor)
-    return asking.return_value_as_string(
-        await asking.run_json({"task": contract.QUESTION}, CancellationToken())
-    )
+    answer = await asking.run_json({"task": contract.QUESTION}, CancellationToken())
+    return asking.return_value_as_string(answer)
 
 
 async def agent_again(conductor: Conductor) -> str:
@@ -84,9 +83,7 @@ FINISH_FACES: Final[dict[str, Read]] = {
     "framework agent": lambda made: FrameworkConductor(made).run(contract.QUESTION),
     "its stream": lambda made: _streamed(FrameworkConductor(made).run(contract.QUESTION, stream=True)),
     "framework client": lambda made: ConductorChatClient(made).get_response(MESSAGES),
-    "framework client's stream": lambda made: _streamed(
-        ConductorChatClient(made).get_response(MESSAGES, stream=True)
-    ),
+    "client stream": lambda made: _streamed(ConductorChatClient(made).get_response(MESSAGES, stream=True)),
 }
 
 

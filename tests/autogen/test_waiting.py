@@ -136,10 +136,8 @@ PLANS = (
         (ConductorAgent, "actions", ["blue", "yes"], ["Which", "And next:\nMay refund do this?", "blue"]),
     ],
 )
-async def test_a_run_of_autogen_asks_the_user_by_handoffs(
-    kind: Any, what: str, said: list[str], told: list[str]
-) -> None:
-    """One question after the other, each time in a new object with its state; a token is on one message."""
+async def test_runs_ask_the_user_by_handoffs(kind: Any, what: str, said: list[str], told: list[str]) -> None:
+    """By AutoGen: one question after the other, in a new object with its state; a token is on one message."""
     parts, done = asking(what, MemoryJournal())
     host, tokens = kind(name="lead", **parts), 0
     for asked, answer in zip(["What?", *map(says, said)], told, strict=True):
@@ -223,9 +221,8 @@ async def test_a_workflow_asks_with_request_info() -> None:
 async def test_a_session_finds_the_run_that_waits(make: Callable[[], Ask]) -> None:
     ask, worker = make(), ScriptedWorker("one", "Forty-two.")
     async with MemoryJournal() as journal:
-        conductor = Conductor(
-            planner_of((0, "x", ())), [worker], policy=Policy(approve="later"), journal=journal
-        )
+        options: Any = {"policy": Policy(approve="later"), "journal": journal}
+        conductor = Conductor(planner_of((0, "x", ())), [worker], **options)
         for _ in range(3):
             assert await ask(conductor) != "Forty-two."
         (row,) = await journal.runs()

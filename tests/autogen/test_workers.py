@@ -19,7 +19,7 @@ from servers.chat_server import STALL, USAGE, Call, Reply, says, whole
 from autogen_podium import as_planner, as_worker
 from autogen_podium.agent_framework import as_planner as framework_planner, as_worker as framework_worker
 from podium import Conductor, Price, ScriptedWorker
-from podium.errors import ConfigError, WorkerError, WorkerRefused, WorkerUnavailable
+from podium.errors import ConfigError, WorkerUnavailable
 from podium.hosts import tool_call
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker, complete
@@ -65,20 +65,12 @@ class TestModelWorker(WorkerContract):
             yield as_worker(server.client())
 
 
-async def test_an_agent_is_reset_before_each_step() -> None:
-    speaker = Speaker("one", echo)
-    worker = as_worker(speaker)
-    assert (await complete(worker, question("first"))).text == "heard first"
-    assert ((await complete(worker, question("second"))).text, speaker.resets) == ("heard second", 2)
-
-
 async def test_what_an_agent_used_is_on_the_bill_when_it_fails_too() -> None:
     def once(call: Call) -> Reply:
         if call.body["messages"][-1]["role"] == "tool":
             return whole({"error": {"message": "overloaded"}}, status=503)
-        return says(
-            call, "", finish_reason="tool_calls", tool_calls=[tool_call("1", "echo", '{"text": "hi"}')]
-        )
+        asked = [tool_call("1", "echo", '{"text": "hi"}')]
+        return says(call, "", finish_reason="tool_calls", tool_calls=asked)
 
     async with ModelServer(once) as server:
         agent = AssistantAgent("one", server.client(), tools=[echo], reflect_on_tool_use=True)
@@ -122,18 +114,6 @@ async def test_what_the_manager_of_a_team_used_is_counted() -> None:
             answer = await complete(as_worker(chat, name="chat"), question("?"))
             assert len(server.calls) == made
             assert answer.usage == Usage(4 * USAGE["prompt_tokens"], 4 * USAGE["completion_tokens"])
-
-
-@pytest.mark.parametrize(
-    ("status", "stream", "error"), [(429, True, WorkerUnavailable), (401, False, WorkerRefused)]
-)
-async def test_faults_of_a_server_are_told_as_podiums(
-    status: int, error: type[WorkerError], *, stream: bool
-) -> None:
-    async with ModelServer(lambda _: whole({"error": {"message": "no"}}, status=status)) as server:
-        with pytest.raises(error):
-            await complete(as_worker(server.client()), question("?", stream=stream))
-        assert len(server.calls) == 1
 
 
 def test_cards_say_what_a_thing_is() -> None:
@@ -180,9 +160,7 @@ async def test_an_agents_tool_that_raises_fails_the_step() -> None:
         raise ValueError(f"no such city: {city}")
 
     asked = [tool_call("1", "broken", '{"city": "Bonn"}')]
-    async with ModelServer(
-        lambda call: says(call, "", finish_reason="tool_calls", tool_calls=asked)
-    ) as server:
+    async with ModelServer(lambda c: says(c, "", finish_reason="tool_calls", tool_calls=asked)) as server:
         agent = AssistantAgent("one", server.client(), tools=[broken])
         result = await Conductor(planner_of((0, "x", ())), [as_worker(agent)]).run("?")
         assert len(server.calls) == 1

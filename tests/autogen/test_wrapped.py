@@ -18,17 +18,15 @@ from autogen_podium.agent_framework import (
     ConductorChatClient,
     as_worker as in_framework,
 )
-from podium import Conductor, Limits, Retry, ScriptedWorker
+from podium import Conductor, Limits, Plan, Retry, ScriptedWorker, Step
 from podium.hosts import tool_call
+from podium.plan_text import write_plan
 from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
 ONCE: Any = {"retry": Retry(attempts=1)}
-TWO = (
-    '{"worker": 0, "subtask": "first part", "access": []}\n'
-    '{"worker": 0, "subtask": "second part", "access": [0]}'
-)
+TWO = write_plan(Plan((Step(0, "first part"), Step(0, "second part", (0,)))), "rows")
 ONE_CALL = Usage(USAGE["prompt_tokens"], USAGE["completion_tokens"]).total_tokens
 CHAIN = planner_of(*((0, f"part {number}", (number - 1,) if number else ()) for number in range(6)))
 """A plan of six calls."""
@@ -86,9 +84,7 @@ IN_FRAMEWORK: dict[str, Callable[[ScriptedWorker], Any]] = {
     [*((as_worker, make) for make in WRAPPED.values()), *((in_framework, m) for m in IN_FRAMEWORK.values())],
     ids=[*WRAPPED, *IN_FRAMEWORK],
 )
-async def test_calls_count_against_the_limits_around(
-    wrap: Any, make: Callable[[ScriptedWorker], Any]
-) -> None:
+async def test_calls_count_against_the_limits_around(wrap: Any, make: Any) -> None:
     """No more than three are made where three are allowed; where they fit, there is an answer."""
     worker = ScriptedWorker("worker", "12 m")
     inner = wrap(make(worker), name="inner")

@@ -12,11 +12,8 @@ import pytest
 from openai import OpenAI
 
 _HOME = mkdtemp(prefix="crewai-")
-os.environ |= {
-    "CREWAI_DISABLE_TELEMETRY": "true",
-    "CREWAI_TRACING_ENABLED": "false",
-    "XDG_DATA_HOME": f"{_HOME}/data",
-}
+os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_TRACING_ENABLED": "false"}
+os.environ["XDG_DATA_HOME"] = f"{_HOME}/data"
 with patch.dict(os.environ, HOME=_HOME), warnings.catch_warnings():
     warnings.simplefilter("ignore")  # warnings of its own imports
     from crewai.agents.agent_executor import AgentExecutor, AgentExecutorState

@@ -32,9 +32,7 @@ class Model(ActionHost):
     def agent(self, refund: Refund | None, url: str) -> Worker:
         """Return an agent, which would retry."""
         tools: Any = [] if refund is None else [tool(refund)]
-        return as_worker(
-            Agent(role="agent", goal="Refund.", backstory="Of a shop.", llm=model_at(url), tools=tools)
-        )
+        return as_worker(agent(*tools, llm=model_at(url), role="agent"))
 
     def own(self, refund: Refund, url: str) -> Worker:
         class Acting(Agent):
@@ -42,7 +40,7 @@ class Model(ActionHost):
                 refund(1017)
                 return await super().aexecute_task(task, context, tools)
 
-        return as_worker(Acting(role="agent", goal="Refund.", backstory="Of a shop.", llm=model_at(url)))
+        return as_worker(agent(kind=Acting, llm=model_at(url), role="agent"))
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
         llm = ConductorLLM(conductor)
@@ -64,14 +62,9 @@ def team(*, acts: bool) -> ConductorLLM:
     return ConductorLLM(Conductor(FixedPlanner("x"), [FunctionWorker(lambda step: "x", acts=acts)]))
 
 
-def agent(*tools: Any, kind: Any = Agent, llm: Any = None, role: str = "one") -> Any:
+def agent(*tools: Any, kind: Any = Agent, llm: Any = None, role: str = "one", **options: Any) -> Any:
     model = llm or SpeakingLLM(model="speaking", say=lambda shown, tools: "x")
-    return kind(role=role, goal="Look.", backstory="Of a test.", llm=model, tools=list(tools))
-
-
-def calling(llm: Any) -> Any:
-    model = SpeakingLLM(model="speaking", say=None)
-    return Agent(role="one", goal="Look.", backstory="Old.", llm=model, function_calling_llm=llm)
+    return kind(role=role, goal="Look.", backstory="Of a test.", llm=model, tools=list(tools), **options)
 
 
 def crew(member: Any, *tools: Any, llm: Any = None) -> Crew:
@@ -86,7 +79,7 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("an agent with a tool", True, lambda: agent(look)),
     ("an agent of a class of its own", True, lambda: agent(kind=Own)),
     ("an agent whose LLM is a team that acts", True, lambda: agent(llm=team(acts=True))),
-    ("an agent that calls functions by a team that acts", True, lambda: calling(team(acts=True))),
+    ("an agent that calls by a team that acts", True, lambda: agent(function_calling_llm=team(acts=True))),
     ("a crew that a team that acts plans", True, lambda: crew(agent(), llm=team(acts=True))),
     ("a crew whose task has a tool", True, lambda: crew(agent(), look)),
 ]

@@ -70,9 +70,8 @@ class LLMFace(Face):
         self._workers, self._options, self._planner = workers, options, planner
 
     def _llm(self) -> ConductorLLM:
-        return ConductorLLM(
-            Conductor(self._planner, [as_worker(worker) for worker in self._workers], **self._options)
-        )
+        workers = [as_worker(worker) for worker in self._workers]
+        return ConductorLLM(Conductor(self._planner, workers, **self._options))
 
     async def ask(self, question: str) -> Answer:
         llm = self._llm()
@@ -109,9 +108,8 @@ class CrewAdapter(Adapter):
 
             return asyncio.run(said())
 
-        return Agent(
-            role=name, goal="Answer.", backstory="Of a test.", llm=SpeakingLLM(model="speaking", say=say)
-        )
+        llm = SpeakingLLM(model="speaking", say=say)
+        return Agent(role=name, goal="Answer.", backstory="Of a test.", llm=llm)
 
     def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         return CrewFace(planner, workers, options)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
@@ -22,15 +23,9 @@ REPORT = {"title": "Heat pumps", "findings": ["They work."], "advice": "Buy one.
 
 def run(name: str, url: str, home: Path) -> str:
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "LLM_URL": url, "LLM_KEY": "k"}
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), "m", "heat pumps"],
-        env=env,
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=220,
-        check=False,
-    )
+    words = [sys.executable, str(EXAMPLES / name), "m", "heat pumps"]
+    given: Any = {"env": env, "cwd": home, "capture_output": True, "text": True, "timeout": 220}
+    done = subprocess.run(words, check=False, **given)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -58,9 +53,8 @@ def test_the_flow_mends_what_is_not_whole(tmp_path: Path) -> None:
     def reply(call: Call) -> Reply:
         told = json.dumps(call.body["messages"])
         if "You are the conductor" in told:
-            return says(
-                call, PLAN if "Brief me" in told and "Mend this" not in told else PLAN.splitlines()[1]
-            )
+            is_first = "Brief me" in told and "Mend this" not in told
+            return says(call, PLAN if is_first else PLAN.splitlines()[1])
         if "You are Writer." in told:
             return whole({"error": {"message": "no such model"}}, status=404)
         return says(call, "mended" if "Mend this" in told else "a finding")

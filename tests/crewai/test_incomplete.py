@@ -15,10 +15,8 @@ from podium import Conductor, Retry
 pytestmark = pytest.mark.anyio
 
 
-def crew_of(conductor: Conductor, **task: Any) -> Crew:
-    manager = ConductorManager(
-        planner=conductor.planner, workers=conductor.pool.workers, retry=Retry(attempts=1)
-    )
+def crew_of(made: Conductor, **task: Any) -> Crew:
+    manager = ConductorManager(planner=made.planner, workers=made.pool.workers, retry=Retry(attempts=1))
     tasks = [Task(description=contract.QUESTION, expected_output="an answer", **task)]
     return Crew(agents=[], tasks=tasks, process=Process.hierarchical, manager_agent=manager)
 
@@ -57,9 +55,8 @@ async def test_a_user_of_an_llm_notices() -> None:
 async def test_the_arguments_of_a_tool_in_text_are_unchanged() -> None:
     """An agent that reads tool calls from text would take the sentence for a part of them."""
     asked = 'Thought: I need a tool.\nAction: look\nAction Input: {"at": "it"}'
-    assert (
-        await ConductorLLM(contract.conductor_of(asked, is_complete=False)).acall(contract.QUESTION) == asked
-    )
+    model = ConductorLLM(contract.conductor_of(asked, is_complete=False))
+    assert await model.acall(contract.QUESTION) == asked
 
 
 async def model_of_task(conductor: Conductor) -> int:

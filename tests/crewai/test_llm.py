@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from contracts.incomplete_contract import conductor_of
 from contracts.loops_contract import MODES, Face, Mode, check_loops
 from crewai import LLM, Agent, Crew, Task
 from crewai.events.event_bus import crewai_event_bus
@@ -24,14 +25,13 @@ from podium.errors import ConfigError, RunFailed, WorkerFailed
 from podium.execution import Retry
 from podium.hosts import tool_call
 from podium.journal import MemoryJournal
+from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import Request
 
-PLAN = (
-    '{"worker": 0, "subtask": "look it up", "access": []}\n{"worker": 1, "subtask": "say", "access": [0]}\n'
-)
+PLAN = write_plan(Plan((Step(0, "look it up"), Step(1, "say", (0,)))), "rows")
 CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}
 
 
@@ -153,17 +153,9 @@ async def test_a_hosted_conductor_is_one_too() -> None:
     assert llm.get_token_usage_summary().total_tokens == 218
 
 
-def half(**options: Any) -> ConductorLLM:
-    """Return an LLM whose answer is made without one of its two steps."""
-    failing, writer = ScriptedWorker("seeker", RuntimeError("lost")), ScriptedWorker("writer", "It is noon.")
-    other = ScriptedWorker("other", "A clock.")
-    plan = Plan((Step(0, "look"), Step(2, "look"), Step(1, "say", (0, 1))))
-    conductor = Conductor(FixedPlanner(plan), [failing, writer, other], retry=Retry(attempts=1))
-    return ConductorLLM(conductor, **options)
-
-
 def test_a_partial_answer_is_told() -> None:
-    llm, strict = half(), half(partial="raise")
+    made = conductor_of("It is noon.", is_complete=False)
+    llm, strict = ConductorLLM(made), ConductorLLM(made, partial="raise")
     with heard(ConductorRunEvent) as told:
         assert llm.call("When?").startswith("It is noon.\n\n(Not complete: ")
         with pytest.raises(RunFailed, match="is partial"):

@@ -28,6 +28,8 @@ from podium.plan_text.saved import SavedPlan
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.workers import Calculator, Card, ChatWorker, Endpoint, Worker
 
+FIXED = FixedPlanner("x")
+
 
 def test_a_task_is_planned_once_and_done_by_the_agents() -> None:
     """One call to plan, one for each step; the crew's metrics and the steps' bills tell of just these."""
@@ -272,12 +274,9 @@ async def test_after_a_cancel_no_model_is_called_any_more() -> None:
     ("options", "told"),
     [
         ({}, "ConductorManager has no planner: give planner="),
-        (
-            {"planner": FixedPlanner("x"), "conductor": Conductor(FixedPlanner("x"), [Calculator()])},
-            "its own",
-        ),
+        ({"planner": FIXED, "conductor": Conductor(FIXED, [Calculator()])}, "its own"),
         ({"planner": 7}, "7 cannot plan"),
-        ({"planner": FixedPlanner("x"), "run_id": "order"}, "run_id='order' names runs in a journal"),
+        ({"planner": FIXED, "run_id": "order"}, "run_id='order' names runs in a journal"),
     ],
 )
 def test_what_a_manager_cannot_do_is_said_at_once(options: dict[str, Any], told: str) -> None:
@@ -335,10 +334,8 @@ def test_an_agent_outside_the_crew_is_an_error() -> None:
         scene.crew_of(scene.manager, poets, [scene.task(agent=other)]).kickoff()
 
 
-@pytest.mark.parametrize(
-    ("finish", "code"), [("length", AnswerCut.code), ("content_filter", AnswerRefused.code)]
-)
-def test_an_answer_that_cannot_be_parsed_is_told_by_its_end(finish: str, code: str) -> None:
+@pytest.mark.parametrize(("finish", "error"), [("length", AnswerCut), ("content_filter", AnswerRefused)])
+def test_an_answer_that_cannot_be_parsed_is_told_by_its_end(finish: str, error: Any) -> None:
     """The step is not tried again, and the tokens that the server reported are on the bill."""
     manager = ConductorManager(planner=FixedPlanner(Plan((Step(0, "find"),))))
     with ChatServer(lambda call: says(call, '{"height": 3', finish_reason=finish)).in_thread() as server:
@@ -348,7 +345,7 @@ def test_an_answer_that_cannot_be_parsed_is_told_by_its_end(finish: str, code: s
         with pytest.raises(RunFailed):
             crew.kickoff()
         (outcome,) = manager.results[-1].outcomes
-        assert (outcome.status, outcome.problem.code, len(server.calls)) == ("failed", code, 1)
+        assert (outcome.status, outcome.problem.code, len(server.calls)) == ("failed", error.code, 1)
         if finish == "length":
             assert (outcome.usage.total_tokens, outcome.usage.estimated) == (218, False)
 

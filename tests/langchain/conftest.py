@@ -21,11 +21,7 @@ def openai() -> Iterator[OpenAI]:
     with httpx.Client(limits=limits) as client:
 
         def make(url: str, model: str = "writer", **options: Any) -> ChatOpenAI:
-            given: dict[str, Any] = {
-                "http_client": client,
-                "http_async_client": async_client,
-                "max_retries": 0,
-            }
+            given: Any = {"http_client": client, "http_async_client": async_client, "max_retries": 0}
             key = SecretStr("sk-key-of-a-loopback-server")
             return ChatOpenAI(model=model, base_url=url, api_key=key, **(given | options))
 

@@ -9,15 +9,7 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from contracts.actions_contract import (
-    ONCE,
-    REFUND as REFUND_STEP,
-    ActionHost,
-    ActionsContract,
-    Refund,
-    Shop,
-    pool,
-)
+from contracts.actions_contract import ONCE, REFUND, ActionHost, ActionsContract, Refund, Shop, pool
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -77,7 +69,7 @@ def _tool(hints: dict[str, Any] | None = None) -> BaseTool:
     return StructuredTool.from_function(refund, metadata=hints)
 
 
-READING, REFUND = _tool({"readOnlyHint": True}), _tool()
+READING, REFUNDING = _tool({"readOnlyHint": True}), _tool()
 
 
 @before_model
@@ -137,9 +129,8 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("a tool", True, _tool),
     ("a tool that reads", False, lambda: READING),
     ("an agent without tools", False, lambda: create_agent(MODEL)),
-    ("an agent that refunds", True, lambda: create_agent(MODEL, [READING, REFUND])),
-    ("an agent with middleware of LangChain", False, lambda: create_agent(
-        MODEL, [READING], middleware=MIDDLEWARE)),
+    ("an agent that refunds", True, lambda: create_agent(MODEL, [READING, REFUNDING])),
+    ("an agent with known middleware", False, lambda: create_agent(MODEL, [READING], middleware=MIDDLEWARE)),
     ("an agent with middleware of the user", True, lambda: create_agent(MODEL, middleware=[_audit])),
     ("middleware around the model", True, lambda: create_agent(MODEL, middleware=[_Around()])),
     ("a function of the prompt", True, lambda: create_agent(MODEL, middleware=[_prompt])),
@@ -155,10 +146,9 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("a function", True, lambda: RunnableLambda(lambda text: text)),
     ("a chain", False, lambda: {"input": RunnablePassthrough()} | PROMPT | MODEL | StrOutputParser()),
     ("branches", False, lambda: RunnableBranch((MODEL, MODEL), PROMPT | MODEL)),
-    ("a fallback that refunds", True, lambda: (PROMPT | MODEL).with_fallbacks([REFUND])),
+    ("a fallback that refunds", True, lambda: (PROMPT | MODEL).with_fallbacks([REFUNDING])),
     ("a chat model of a team that acts", True, _team),
-    ("a graph with a team of nodes that acts", True, lambda: _around(
-        conductor_node(_conductor(), executor="langgraph"))),
+    ("a team of nodes that acts", True, lambda: _around(conductor_node(_conductor(), executor="langgraph"))),
     ("the graph of a team that acts", True, lambda: create_conductor_agent(_conductor())),
 ]  # fmt: skip
 
@@ -256,7 +246,7 @@ async def test_an_action_that_waits() -> None:
     """The chat model raises, the Runnable returns the result that waits; a decision carries it out."""
     shop, journal = Shop(), MemoryJournal()
     tool = as_worker(StructuredTool.from_function(shop.refund), price=FREE)
-    plan = Plan((Step(1, "Read."), REFUND_STEP, Step(1, "Write.", (0, 1))))
+    plan = Plan((Step(1, "Read."), REFUND, Step(1, "Write.", (0, 1))))
     policy = Policy(ask="actions", approve="later")
     conductor = Conductor(FixedPlanner(plan), pool(tool), journal=journal, policy=policy)
     with pytest.raises(RunWaiting, match="step 1 waits for approval: refund"):
@@ -305,10 +295,8 @@ ARGUMENTS: list[tuple[Any, Any, Any, bool]] = [
 """The type of an argument, two of its values, and whether they are the same action."""
 
 
-@pytest.mark.parametrize(("kind", "first", "second", "is_equal"), ARGUMENTS)
-async def test_arguments_are_equal_after_validation(
-    kind: Any, first: Any, second: Any, is_equal: Any
-) -> None:
+@pytest.mark.parametrize(("kind", "first", "second", "is_same"), ARGUMENTS)
+async def test_arguments_are_equal_after_validation(kind: Any, first: Any, second: Any, is_same: Any) -> None:
     paid = list[Any]()
 
     def pay(value: Any, currency: str = "EUR") -> str:
@@ -325,4 +313,4 @@ async def test_arguments_are_equal_after_validation(
     writer = ScriptedWorker("writer", lambda request: next(answers))
     options: Any = {"limits": Limits(rounds=2), "accept": lambda query, answer: answer == "yes"}
     await Conductor(planner, [tool, writer], **options).run("Pay.")
-    assert len(paid) == (1 if is_equal else 2)
+    assert len(paid) == (1 if is_same else 2)

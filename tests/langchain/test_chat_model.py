@@ -21,18 +21,16 @@ from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, s
 from servers.openai_models import openai
 
 from langchain_podium.chat_models import ChatPodium
-from podium import ChatPlanner, ChatWorker, Conductor, Endpoint, Limits, ScriptedWorker
+from podium import ChatPlanner, ChatWorker, Conductor, Endpoint, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, LimitExceeded, RunFailed, WorkerBroken
 from podium.journal import MemoryJournal
+from podium.plan_text import write_plan
 from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import Request
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:create_react_agent has been moved")]
-PLAN = (
-    '{"worker": 0, "subtask": "Look it up.", "access": []}\n'
-    '{"worker": 1, "subtask": "Answer.", "access": [0]}\n'
-)
+PLAN = write_plan(Plan((Step(0, "Look it up."), Step(1, "Answer.", (0,)))), "rows")
 
 
 def _planner() -> ChatPlanner:
@@ -129,10 +127,7 @@ CONDUCTOR = Conductor(_planner(), [_finder()])
         ({}, "has no planner"),
         ({"conductor": CONDUCTOR, "max_retries": 2}, "has its own"),
         ({"conductor": CONDUCTOR, "api_key": "key"}, "not accept api_key: its opt"),
-        (
-            {"planner": _planner(), "workers": [_finder()], "limit": Limits()},
-            r"limit \(did you mean limits\?",
-        ),
+        ({"planner": _planner(), "workers": [], "limit": Limits()}, r"limit \(did you mean limits\?"),
         ({"conductor": CONDUCTOR, "timeout": 0}, "greater than 0"),
     ],
 )
@@ -181,10 +176,8 @@ def _mixed(url: str) -> dict[str, Any]:
 
 def _chained(url: str) -> dict[str, Any]:
     chain = RunnableLambda(lambda text: text, name="a") | openai(url, "b")
-    return {
-        "planner": openai(url, "p"),
-        "workers": [chain, create_react_agent(openai(url, "c"), [], name="agent")],
-    }
+    agent = create_react_agent(openai(url, "c"), [], name="agent")
+    return {"planner": openai(url, "p"), "workers": [chain, agent]}
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,10 @@ def _over(worker: Any) -> ChatPodium:
     return ChatPodium(conductor=Conductor(FixedPlanner(PLAN), [worker]))
 
 
-@pytest.mark.parametrize(
-    ("form", "text"), [(Person, '{"name": "Ad'), (SCHEMA, 'It is:\n```json\n{"name": "Ad')]
-)
+CUT = '{"name": "Ad'
+
+
+@pytest.mark.parametrize(("form", "text"), [(Person, CUT), (SCHEMA, f"It is:\n```json\n{CUT}")])
 async def test_text_that_is_cut_is_an_error(form: Any, text: str) -> None:
     """LangChain's parsers would complete it: to a person called Ad."""
     model = _over(ScriptedWorker("writer", text))
@@ -62,7 +63,7 @@ async def test_text_that_is_whole_is_read(form: Any) -> None:
 @FORMS
 async def test_a_call_that_is_cut_is_an_error(form: Any) -> None:
     """LangChain's parsers would return `None`, as if that were the answer."""
-    made = tool_call("1", "Person", '{"name": "Ad')
+    made = tool_call("1", "Person", CUT)
     async with ChatServer(lambda call: says(call, "", tool_calls=[made])) as server:
         with pytest.raises(OutputParserException, match="cut"):
             await _over(as_worker(_model(server))).with_structured_output(form).ainvoke("Who?")
@@ -102,17 +103,15 @@ async def test_a_missing_key_is_an_error(form: Any, method: Any) -> None:
         assert await asks.ainvoke("Where?") == {"city": "Paris", "country": "France"}
 
 
-@pytest.mark.parametrize(
-    ("finish", "code"), [("length", AnswerCut.code), ("content_filter", AnswerRefused.code)]
-)
-async def test_an_answer_that_cannot_be_parsed_is_told_by_its_end(finish: str, code: str) -> None:
-    async with ChatServer(lambda call: says(call, '{"name": "Pa', finish_reason=finish)) as server:
+@pytest.mark.parametrize(("finish", "error"), [("length", AnswerCut), ("content_filter", AnswerRefused)])
+async def test_an_answer_that_cannot_be_parsed_is_told_by_its_end(finish: str, error: Any) -> None:
+    async with ChatServer(lambda call: says(call, CUT, finish_reason=finish)) as server:
         form = _model(server).with_structured_output(Person, method="json_schema")
         worker = as_worker(form, name="form", price=Price(input=1, output=1))
         result = await Conductor(FixedPlanner(PLAN), [worker]).run("Q?")
         calls = len(server.calls)
     (outcome,) = result.outcomes
-    assert (outcome.status, outcome.problem.code, calls) == ("failed", code, 1)
+    assert (outcome.status, outcome.problem.code, calls) == ("failed", error.code, 1)
 
 
 @tool
@@ -127,10 +126,8 @@ WRITER = Policy(tools=["writer"])
 
 def _podium(url: str) -> Conductor:
     server = Endpoint(url, api_key="key", provider="openai")
-    planner = ChatPlanner(ChatWorker("planner", endpoint=server))
-    return Conductor(
-        planner, [ChatWorker(name, endpoint=server) for name in ("finder", "writer")], policy=WRITER
-    )
+    planner, *pool = (ChatWorker(name, endpoint=server) for name in ("planner", "finder", "writer"))
+    return Conductor(ChatPlanner(planner), pool, policy=WRITER)
 
 
 def _langchain(url: str) -> Conductor:
@@ -162,10 +159,7 @@ async def test_a_call_of_a_tool_and_the_turn_after_it(pool: Any, *, stream: bool
         assert asking["tool_calls"][0]["function"]["name"] == "weather"
         assert result == {"role": "tool", "content": "rain in Bonn", "tool_call_id": call["id"]}
     told = answered.response_metadata["podium"]
-    assert [(step["worker"], step["reused"]) for step in told["steps"]] == [
-        ("finder", True),
-        ("writer", False),
-    ]
+    assert [(s["worker"], s["reused"]) for s in told["steps"]] == [("finder", True), ("writer", False)]
     assert told["usage"]["total_tokens"] == 218  # the one call that this turn made
 
 

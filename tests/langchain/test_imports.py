@@ -22,8 +22,6 @@ def test_a_langgraph_that_cannot_do_it_is_named(found: str, told: str) -> None:
         "import langchain_podium\n"
         "try:\n    langchain_podium.conductor_node\nexcept ImportError as error:\n    print(error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert told in done.stdout
-    assert ("'langchain-podium[langgraph]'" in done.stdout) == bool(told)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert told in run.stdout
+    assert ("'langchain-podium[langgraph]'" in run.stdout) == bool(told)

@@ -163,8 +163,6 @@ async def test_wrong_arguments_are_told_with_those_that_there_are() -> None:
         ConductorRunnable(_scripted(), patial="raise")
     with pytest.raises(TypeError, match="does not accept bogus: it accepts labels, policy"):
         await ConductorRunnable(_scripted()).ainvoke("q", bogus=1)
-    with pytest.raises(ConfigError, match="as_planner"):
-        as_planner(object())
     with pytest.raises(ConfigError, match="labels are 'confidential': give a set of texts"):
         await ConductorRunnable(_scripted()).bind(labels="confidential").ainvoke("q")
 
@@ -201,7 +199,6 @@ class _Tree(BaseCallbackHandler):
         self.facts: dict[Any, dict[str, Any]] = {}
         self.tags: dict[Any, list[str]] = {}
         self.ended: dict[Any, Any] = {}
-        self.events: list[tuple[str, dict[str, Any], Any]] = []
 
     def _begin(self, *_: Any, run_id: Any, parent_run_id: Any = None, **told: Any) -> None:
         self.names[run_id] = told.get("name") or "model"
@@ -212,9 +209,6 @@ class _Tree(BaseCallbackHandler):
     def _end(self, outputs: Any, *, run_id: Any, **_: Any) -> None:
         assert run_id not in self.ended
         self.ended[run_id] = outputs
-
-    def on_custom_event(self, name: str, data: Any, *, run_id: Any, **_: Any) -> None:
-        self.events.append((name, data, run_id))
 
     on_chain_start = _begin
     on_chain_end = on_chain_error = on_llm_end = on_llm_error = _end
@@ -313,25 +307,17 @@ _Seen.on_custom_event = partialmethod(_Seen._take, "custom_event")
 
 async def test_a_secret_in_two_pieces_is_not_shown_whole() -> None:
     """What callbacks are told of a stream's end is without it, for it is looked for in the whole."""
-
-    class Slow(Worker):
-        card = Card(name="slow", price=FREE)
-
-        async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-            yield f"the key is {KEY[:8]}"
-            yield KEY[8:]
-            yield Completion(f"the key is {KEY}")
-
-    conductor = Conductor(FixedPlanner(Plan((Step(0, "do"),))), [Slow()])
+    said = f"the key is {KEY}"
+    conductor = _scripted(ScriptedWorker("slow", said, piece=len(said) - 15), plan=Plan((Step(0, "do"),)))
     chat = ChatPodium(conductor=conductor)
-    assert (await chat.ainvoke("What?", {"callbacks": [seen := _Seen()]})).text == f"the key is {KEY}"
+    assert (await chat.ainvoke("What?", {"callbacks": [seen := _Seen()]})).text == said
     assert [told for told in seen.told if KEY in told] == []
     for runnable in (ConductorRunnable(conductor), chat):
         seen = _Seen()
         config: Any = {"callbacks": [seen]}
         pieces = [piece async for piece in runnable.astream("What?", config)]
         texts = [piece if isinstance(piece, str) else piece.text for piece in pieces]
-        assert ("".join(texts), len([text for text in texts if text])) == (f"the key is {KEY}", 2)
+        assert ("".join(texts), len([text for text in texts if text])) == (said, 2)
         assert {type(piece) for piece in pieces} in ({str}, {AIMessageChunk})
         assert [told for told in seen.told if KEY in told] == []
         ends = [told for told in seen.told if told.startswith(("chain_end", "llm_end"))]

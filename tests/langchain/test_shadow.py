@@ -34,16 +34,14 @@ from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, Price, Sc
 from podium.aio import run_sync
 from podium.errors import ConfigError
 from podium.journal import MemoryJournal, SqlJournal
+from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.usage import Usage
 from podium_shadow import Pair, SqlPairs
 
 pytestmark = pytest.mark.anyio
 
-PLAN = (
-    '{"worker": 0, "subtask": "Think of a number.", "access": []}\n'
-    '{"worker": 1, "subtask": "Say it.", "access": [0]}'
-)
+PLAN = write_plan(Plan((Step(0, "Think of a number."), Step(1, "Say it.", (0,)))), "rows")
 PRICE = Price(input=100_000.0, output=200_000.0)
 
 
@@ -92,11 +90,7 @@ def _graph() -> Runnable[Any, Any]:
     return builder.add_edge(START, "ask").add_edge("ask", "say").compile()
 
 
-PRIMARIES = {
-    "lambda": lambda: RunnableLambda(lambda asked: f"of {asked['topic']}"),
-    "chain": _chain,
-    "graph": _graph,
-}
+PRIMARIES = {"lambda": lambda: RunnableLambda(itemgetter("topic")), "chain": _chain, "graph": _graph}
 ASKED = {"topic": "tea"}
 CANDIDATES: dict[str, Callable[[], Runnable[Any, Any]]] = {
     "good": lambda: RunnableLambda(lambda asked: "another answer"),
@@ -224,10 +218,7 @@ async def test_nothing_of_the_callers_reaches_the_candidate(pairs: SqlPairs) -> 
         return "seen"
 
     outer, own = _Told(), _Told()
-    primary, candidate = (
-        RunnableLambda(lambda asked: "so", name="primary"),
-        RunnableLambda(look, name="candidate"),
-    )
+    primary, candidate = RunnableLambda(str, name="primary"), RunnableLambda(look, name="candidate")
     config: Any = {"callbacks": [own], "tags": ["cheap"]}
     shadowed = shadow(primary, candidate, 1.0, journal=pairs, name="mine", config=config)
 
@@ -280,10 +271,9 @@ def test_a_graph_that_is_interrupted_is_not_failed(pairs: SqlPairs) -> None:
         return f"{asked} {interrupt('really?')}"
 
     with shadow(RunnableLambda(ask), RunnableLambda(str), 1.0, journal=pairs) as shadowed:
-        builder = StateGraph(State).add_node(
-            "node", lambda state: {"answer": shadowed.invoke(state["topic"])}
-        )
-        compiled = builder.add_edge(START, "node").compile(checkpointer=InMemorySaver())
+        node = lambda state: {"answer": shadowed.invoke(state["topic"])}  # noqa: E731
+        builder = StateGraph(State).add_node("node", node).add_edge(START, "node")
+        compiled = builder.compile(checkpointer=InMemorySaver())
         config = RunnableConfig(configurable={"thread_id": "1"})
         assert "__interrupt__" in compiled.invoke({"topic": "tea"}, config)
         assert compiled.invoke(Command(resume="yes"), config)["answer"] == "tea yes"

@@ -61,18 +61,16 @@ WORKERS = {
 CALLS = {
     "stream": "list(ConductorRunnable(conductor(worker)).stream('What?'))",
     "chat": "ChatPodium(conductor=conductor(worker)).invoke('What?')",
-    "graph": "create_conductor_agent(conductor(worker), executor='langgraph').invoke({'messages': 'What?'})",
+    "node": "create_conductor_agent(conductor(worker), executor='langgraph').invoke({'messages': 'What?'})",
 }
 
 
 @pytest.mark.long  # each case starts a process that imports LangChain
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize(
-    ("worker", "call"), [("tool", "stream"), ("function", "chat"), ("function", "graph")]
-)
+@pytest.mark.parametrize(("worker", "call"), [("tool", "stream"), ("function", "chat"), ("function", "node")])
 def test_a_worker_that_blocks_a_thread_keeps_no_call_or_process(worker: str, call: str, ending: str) -> None:
     imports = "from langchain_podium import ChatPodium, ConductorRunnable, as_worker\n"
-    if call == "graph":  # LangGraph takes long to import
+    if call == "node":  # LangGraph takes long to import
         imports += "from langchain_podium import create_conductor_agent\n"
     check_ends(imports + WORKERS[worker], CALLS[call], ending)
 

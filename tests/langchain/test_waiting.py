@@ -43,7 +43,7 @@ class Asked(TypedDict, total=False):
     answer: object
 
 
-def _in_thread(ask: Any) -> Ask:
+def _in_node(ask: Any) -> Ask:
     """Return what asks in a node of a graph, always in the same thread."""
     saver = InMemorySaver()
 
@@ -57,9 +57,7 @@ def _in_thread(ask: Any) -> Ask:
     return run
 
 
-@pytest.mark.parametrize(
-    "ask", [_in_thread(_runnable), _in_thread(_chat_model), lambda c: _runnable(c, THREAD)]
-)
+@pytest.mark.parametrize("ask", [_in_node(_runnable), _in_node(_chat_model), lambda c: _runnable(c, THREAD)])
 async def test_a_thread_finds_the_run_that_waits(ask: Ask) -> None:
     await check_waiting(ask, is_named=True)
 

@@ -16,7 +16,6 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, ToolException, tool
-from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import create_react_agent
 from langgraph.pregel.remote import RemoteGraph
@@ -39,7 +38,7 @@ from podium.hosts import tool_call
 from podium.planners import FixedPlanner
 from podium.types import Completion, Sampling
 from podium.usage import Usage
-from podium.workers import ChatWorker, Endpoint, Request, StepInput, VisibleStep, Worker, complete
+from podium.workers import Request, StepInput, VisibleStep, Worker, complete
 
 pytestmark = pytest.mark.anyio
 Make = Callable[..., Any]
@@ -120,6 +119,11 @@ async def test_a_chat_model_is_sent_messages_and_sampling(openai: Make) -> None:
     assert answer == Completion("ok", usage=Usage(211, 7), model="scripted-1")
 
 
+ENDED = (chunk({"content": "Hi"}), chunk({}, finish_reason="stop"))
+TOO_MANY = {"message": "too many requests", "code": "rate_limit_exceeded"}
+"""What a server may still report after the finish reason."""
+
+
 @pytest.mark.parametrize(
     ("reply", "stream", "kind", "paid", "says_so"),
     [
@@ -127,6 +131,7 @@ async def test_a_chat_model_is_sent_messages_and_sampling(openai: Make) -> None:
         (lambda c: whole({"error": {"message": "no key"}}, status=401), False, WorkerRefused, False, "key"),
         (lambda c: Reply((RESET,)), False, WorkerUnavailable, True, "connection"),
         (lambda c: events(chunk({"content": "half"}), CUT), True, WorkerBroken, True, "cut off"),
+        (lambda c: events(*ENDED, {"error": TOO_MANY}), True, WorkerUnavailable, True, "too many"),
         (lambda c: says(c, "late", delay=5), False, WorkerTimeout, True, "timed out|did not"),
     ],
 )
@@ -185,10 +190,8 @@ class Books(BaseRetriever):
     """Has books."""
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        found = [
-            Document("Red.", metadata={"source": "red.md"}),
-            Document("Blue.", metadata={"title": "Blue"}),
-        ]
+        sources = {"Red.": {"source": "red.md"}, "Blue.": {"title": "Blue"}}
+        found = [Document(text, metadata=source) for text, source in sources.items()]
         return [] if query == "nothing" else found
 
 
@@ -226,11 +229,9 @@ async def test_usage_of_every_call_inside_a_chain_is_counted(openai: Make) -> No
     """Two models one after the other, the last one's text all that is returned."""
     async with ChatServer(lambda call: says(call, "ok")) as server:
         model = openai(server.url, stream_usage=True)
-        chain = model | RunnableLambda(lambda message: message.text) | model
+        chain = as_worker(model | RunnableLambda(lambda message: message.text) | model, name="chain")
         for stream in (False, True):
-            assert (await complete(as_worker(chain, name="chain"), _ask(stream=stream))).usage == Usage(
-                422, 14
-            )
+            assert (await complete(chain, _ask(stream=stream))).usage == Usage(422, 14)
         broken = model | RunnableLambda(lambda message: 1 // 0)
         with pytest.raises(WorkerFailed, match="ZeroDivisionError") as raised:
             await complete(as_worker(broken, name="broken"), _ask())
@@ -337,10 +338,6 @@ def _tool(returned: Any, *, artifact: Any = None, **facts: Any) -> StructuredToo
     )
 
 
-def _asked() -> Request:
-    return Request(messages=(Message("user", "chart"),))
-
-
 async def test_what_a_tool_returns_becomes_text() -> None:
     """Content blocks are read as such; a list of plain values, and an artifact alone, are JSON."""
 
@@ -355,22 +352,22 @@ async def test_what_a_tool_returns_becomes_text() -> None:
         "plain": _tool("plain", artifact={"n": 1}),
         '["a", {"b": 1}]': StructuredTool.from_function(names),
     }
-    answers = [await complete(as_worker(each), _asked()) for each in told.values()]
+    answers = [await complete(as_worker(each), _ask("chart")) for each in told.values()]
     assert [(answer.text, answer.missing) for answer in answers] == [(text, None) for text in told]
 
 
 async def test_what_is_no_text_is_stated() -> None:
     """An image is a gap in the output, and the run is partial; alone it is an error."""
     worker = as_worker(_tool([TEXT, IMAGE]))
-    answer = await complete(worker, _asked())
+    answer = await complete(worker, _ask("chart"))
     assert (answer.text, answer.missing) == (f"It is a chart.\n\n[{STATED}]", STATED)
     result = await Conductor(FixedPlanner(Plan((Step(0, "chart"),))), [worker]).run("Q?")
     assert result.status == "partial"
     with pytest.raises(WorkerFailed, match="an image"):
-        await complete(as_worker(_tool([IMAGE])), _asked())
+        await complete(as_worker(_tool([IMAGE])), _ask("chart"))
     message = AIMessage([TEXT, IMAGE], response_metadata={"finish_reason": "stop"})
     model = GenericFakeChatModel(messages=iter([message]))
-    answer = await complete(as_worker(model, name="artist"), _asked())
+    answer = await complete(as_worker(model, name="artist"), _ask("chart"))
     assert (answer.text, answer.missing) == ("It is a chart.", STATED)
 
 
@@ -382,7 +379,7 @@ async def test_an_error_that_a_tool_handles_itself_is_no_answer() -> None:
 
     failing = StructuredTool.from_function(coroutine=fails, description="F.", handle_tool_error=True)
     with pytest.raises(ToolFailed, match="no chart"):
-        await complete(as_worker(failing), _asked())
+        await complete(as_worker(failing), _ask("chart"))
 
 
 class Form(BaseModel):
@@ -401,17 +398,12 @@ def _agent(name: str | None, **state: Any) -> Any:
 
 
 async def test_an_agents_structured_response_is_its_answer() -> None:
-    answer = await complete(as_worker(_agent("counter", structured_response=Form(value=42))), _asked())
-    assert answer.text == '{"value": 42}'
-    assert (await complete(as_worker(_agent("plain")), _asked())).text == "Returning a structured response"
-
-
-def test_an_unnamed_agent_is_refused() -> None:
-    """All of them would be called the same; the error says how to name one."""
+    """An agent needs a name: without one, the error says how to name it."""
+    counter, plain = as_worker(_agent("counter", structured_response=Form(value=42))), as_worker(_agent("x"))
+    assert (counter.card.name, (await complete(counter, _ask())).text) == ("counter", '{"value": 42}')
+    assert (await complete(plain, _ask())).text == "Returning a structured response"
     with pytest.raises(ConfigError, match=r"name='\.\.\.'"):
         as_worker(_agent(None))
-    assert as_worker(_agent(None), name="counter").card.name == "counter"
-    assert as_worker(_agent("counter")).card.name == "counter"
 
 
 @pytest.mark.parametrize(("metadata", "calls"), [({}, 1), ({"idempotentHint": True}, 2)])
@@ -432,19 +424,3 @@ async def test_a_tool_that_times_out_may_have_done_its_work(metadata: dict[str, 
     result = await conductor.run("Q?")
     assert (result.status, made) == ("failed", calls)
     assert result.outcomes[0].maybe_paid
-
-
-async def _error(worker: Worker) -> tuple[str, bool]:
-    with pytest.raises(WorkerError) as caught:
-        await complete(worker, Request(messages=(Message("user", "chart"),), stream=True))
-    return caught.value.code, caught.value.maybe_paid
-
-
-async def test_an_error_after_the_finish_reason_is_told_as_core_tells_it() -> None:
-    """A server that reports an error has not ended well, whatever it said before."""
-    error = {"message": "too many requests", "code": "rate_limit_exceeded"}
-    late = events(chunk({"content": "Hi"}), chunk({}, finish_reason="stop"), {"error": error})
-    async with ChatServer(lambda _: late) as server:
-        model = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
-        own = await _error(ChatWorker("m", endpoint=Endpoint(server.url)))
-        assert await _error(as_worker(model)) == own

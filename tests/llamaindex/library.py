@@ -49,10 +49,8 @@ class Words(BaseEmbedding):
 
 
 def nodes_of(silo: str) -> list[TextNode]:
-    return [
-        TextNode(id_=own, text=text, metadata={"file_name": f"{own}.txt"})
-        for own, text in SILOS[silo].items()
-    ]
+    texts = SILOS[silo].items()
+    return [TextNode(id_=own, text=text, metadata={"file_name": f"{own}.txt"}) for own, text in texts]
 
 
 def index_of(silo: str) -> VectorStoreIndex:

@@ -37,9 +37,7 @@ class Blocking(CustomLLM):
         """Return what is said so far, after each word, and all of it with its tokens."""
         first, *others = text.split(" ")
         words = [first, *(f" {word}" for word in others)]
-        said = [
-            CompletionResponse(text="".join(words[: at + 1]), delta=word) for at, word in enumerate(words)
-        ]
+        said = [CompletionResponse(text="".join(words[:at]), delta=word) for at, word in enumerate(words, 1)]
         return [*said, CompletionResponse(text=text, delta="", raw={"usage": dict(self.tokens)})]
 
     def _said(self, prompt: str) -> list[CompletionResponse]:

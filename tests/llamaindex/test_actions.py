@@ -116,8 +116,7 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("a workflow that says that it reads", False, _Reading),
     ("an agent without tools", False, _agent),
     ("an agent with an engine", False, lambda: _agent(QueryEngineTool.from_defaults(_Engines()))),
-    ("an agent with a team that acts", True, lambda: _agent(
-        ConductorToolSpec(_team(acts=True)).to_tool_list()[0])),
+    ("an agent with a team", True, lambda: _agent(ConductorToolSpec(_team(acts=True)).to_tool_list()[0])),
     ("an agent whose model is a team that acts", True, lambda: _agent(llm=ConductorLLM(_team(acts=True)))),
     ("agents with a tool", True, lambda: AgentWorkflow(agents=[_agent(look)])),
 ]  # fmt: skip

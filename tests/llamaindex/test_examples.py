@@ -41,10 +41,8 @@ def _model(call: Call) -> Reply:
     if "You are the conductor" in text:
         return says(call, write_plan(_plan_for(text), "rows"), usage=_usage(text))
     if "in json markdown that when composed" in text:
-        asked = [
-            {"sub_question": GUIDE, "tool_name": "guides"},
-            {"sub_question": FOLDER, "tool_name": "folder"},
-        ]
+        tools = {"guides": GUIDE, "folder": FOLDER}
+        asked = [{"sub_question": question, "tool_name": tool} for tool, question in tools.items()]
         return says(call, f"```json\n{json.dumps({'items': asked})}\n```", usage=_usage(text))
     if "Some choices are given below" in text:
         several = "no more than" in text or "top choices" in text

@@ -49,16 +49,8 @@ MISTAKES: list[tuple[type[Exception], str, dict[str, Any]]] = [
     (TypeError, r"does not accept partal \(did you mean partial\?\)", {"conductor": MADE, "partal": "raise"}),
     (ConfigError, "give a podium.Conductor, or planner=", {"conductor": ScriptedWorker("w", "x")}),
     (ConfigError, "neither an LLM nor a planner", {"planner": object(), "workers": LLMS}),
-    (
-        ConfigError,
-        "with a planner, workers or options: it has its own",
-        {"conductor": MADE, "limits": Limits()},
-    ),
-    (
-        TypeError,
-        "colour: its options are planner, workers, .*limits",
-        {"planner": as_planner(LLMS[0]), "colour": 1},
-    ),
+    (ConfigError, "a planner, workers or options: it has its own", {"conductor": MADE, "limits": Limits()}),
+    (TypeError, "colour: its options are planner, .*limits", {"planner": as_planner(LLMS[0]), "colour": 1}),
     (ConfigError, "or raise", {"conductor": MADE, "partial": "drop"}),
     (ConfigError, "run_id='monday' names runs in a journal", {"conductor": MADE, "run_id": "monday"}),
 ]

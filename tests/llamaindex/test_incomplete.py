@@ -71,9 +71,8 @@ async def test_a_user_notices(face: str) -> None:
 
 
 async def _predicted_stream(conductor: Conductor) -> Any:
-    stream = await ConductorLLM(conductor).astream_structured_predict(
-        contract.Value, PromptTemplate(contract.QUESTION)
-    )
+    asked = PromptTemplate(contract.QUESTION)
+    stream = await ConductorLLM(conductor).astream_structured_predict(contract.Value, asked)
     return [piece async for piece in stream][-1].value
 
 
@@ -87,14 +86,11 @@ async def _json(conductor: Conductor) -> int:
     return contract.Value.model_validate_json((await llm.acomplete(contract.QUESTION)).text).value
 
 
-@pytest.mark.parametrize(
-    ("ask", "answer"),
-    [
-        (_predicted_stream, contract.calling("Value")),
-        (_structured_chat, contract.calling("Value")),
-        (_json, contract.OBJECT),
-    ],
-)
+CALL: Final = contract.calling("Value")
+OBJECTS: Final = [(_predicted_stream, CALL), (_structured_chat, CALL), (_json, contract.OBJECT)]
+
+
+@pytest.mark.parametrize(("ask", "answer"), OBJECTS)
 async def test_an_incomplete_object_is_an_error(ask: Any, answer: Any) -> None:
     await contract.check_refused(ask, answer)
 

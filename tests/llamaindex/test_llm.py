@@ -1,7 +1,6 @@
 """A conductor as an LLM: ways to ask it, tools, agents, conversations."""
 
 import json
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from pydantic import BaseModel
 
 from llama_index_podium import ConductorLLM, ConductorToolSpec, as_worker
 from llama_index_podium.messages import from_llama
-from podium import Card, ChatPlanner, Conductor, Plan, ScriptedWorker, Step
+from podium import ChatPlanner, Conductor, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed
 from podium.hosts import tool_call
 from podium.plan_text import write_plan
@@ -106,22 +105,16 @@ async def test_images_go_to_models_that_can_see_them() -> None:
     assert "cannot be shown to you" in shown["reads"]
 
 
-class _Caller(Worker):
-    """Asks for the tool it is offered, and answers with what that returned."""
-
+class _Calling(ScriptedWorker):
     takes_tools = True
 
-    def __init__(self) -> None:
-        self.card = Card(name="caller")
-        self.requests: list[Request] = []
 
-    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        self.requests.append(request)
-        if request.tool_messages:
-            yield Completion(f"It is {request.tool_messages[-1].text}.")
-        else:
-            name = request.tools.offered[0]["function"]["name"]
-            yield Completion("", "tool_calls", tool_calls=(tool_call("c1", name, {"city": "Bern"}),))
+def _uses_tools(request: Request) -> Completion:
+    """Ask for the tool that is offered, and answer with what that returned."""
+    if request.tool_messages:
+        return Completion(f"It is {request.tool_messages[-1].text}.")
+    name = request.tools.offered[0]["function"]["name"]
+    return Completion("", "tool_calls", tool_calls=(tool_call("c1", name, {"city": "Bern"}),))
 
 
 def weather(city: str) -> str:
@@ -131,7 +124,7 @@ def weather(city: str) -> str:
 
 async def test_tools_are_offered_and_their_calls_come_back() -> None:
     """The turn after is not planned again, and the steps before are not paid for again."""
-    caller, first = _Caller(), ScriptedWorker("first", "sunny")
+    caller, first = _Calling("caller", _uses_tools), ScriptedWorker("first", "sunny")
     planner = ScriptedWorker("planner", write_plan(Plan((Step(0, "x"), Step(1, "y", (0,)))), "rows"))
     llm = ConductorLLM(workers=[first, caller], planner=ChatPlanner(planner))
     tools = [FunctionTool.from_defaults(weather)]
@@ -151,7 +144,7 @@ async def test_tools_are_offered_and_their_calls_come_back() -> None:
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_a_function_agent_thinks_with_it(*, streaming: bool) -> None:
     """LlamaIndex's agent calls the tool, and the conductor answers with what it returned."""
-    caller = _Caller()
+    caller = _Calling("caller", _uses_tools)
     llm = ConductorLLM(workers=[caller], planner=planned((0, "x", ())))
     asked = FunctionAgent(tools=[weather], llm=llm, streaming=streaming, system_prompt="Be kind.")
     answer = await asked.run("How warm is it in Bern?")
@@ -192,10 +185,6 @@ class Choice(BaseModel):
     city: str = "Rome"
 
 
-class _Calling(ScriptedWorker):
-    takes_tools = True
-
-
 def _over(worker: Worker) -> ConductorLLM:
     return ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "write"),))), [worker]))
 
@@ -206,14 +195,11 @@ def _calling(arguments: str, name: str = "Trip") -> ConductorLLM:
     return _over(_Calling("caller", Completion("", "tool_calls", tool_calls=(call,))))
 
 
-@pytest.mark.parametrize(
-    "llm",
-    [
-        _over(ScriptedWorker("writer", 'Here it is: {"city": "Bern", "days": 2}')),
-        _calling('{"city": "Bern", "days": 2}'),
-    ],
-    ids=["text", "call"],
-)
+BERN = '{"city": "Bern", "days": 2}'
+LLMS = {"text": _over(ScriptedWorker("writer", f"Here it is: {BERN}")), "call": _calling(BERN)}
+
+
+@pytest.mark.parametrize("llm", LLMS.values(), ids=LLMS)
 async def test_an_object_is_read(llm: ConductorLLM) -> None:
     """From text or from a call, however it is asked for; a stream has it once, and last."""
     chat, trip = llm.as_structured_llm(Trip), Trip(city="Bern", days=2)

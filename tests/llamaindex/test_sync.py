@@ -1,8 +1,6 @@
 """Sync calls of LlamaIndex's faces, and workers that block, which run in threads."""
 
 import asyncio
-import copy
-import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +18,7 @@ from llamaindex.speaking import Blocking
 from servers.chat_server import MODEL
 
 from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker
-from podium import Conductor, Plan, Retry, ScriptedWorker, Step
+from podium import Conductor, Plan, Retry, Step
 from podium.planners import FixedPlanner
 from podium.workers import Gather
 
@@ -46,29 +44,15 @@ CALLS = {
 @pytest.mark.long  # each starts a process that imports LlamaIndex
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize(("worker", "call"), [("tool", "query"), ("tool", "chat"), ("retriever", "query")])
-def test_a_worker_that_blocks_a_thread_keeps_neither_call_nor_process(
-    worker: str, call: str, ending: str
-) -> None:
-    imports = (
-        "from llama_index.core.llms import ChatMessage\n"
-        "from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker\n"
-    )
+def test_a_worker_that_blocks_a_thread_keeps_no_call_or_process(worker: str, call: str, ending: str) -> None:
+    imports = "from llama_index_podium import ConductorLLM, ConductorQueryEngine, as_worker\n"
+    imports += "from llama_index.core.llms import ChatMessage\n"
     check_ends(imports + WORKERS[worker], CALLS[call], ending)
 
 
-@pytest.mark.parametrize("make", [pickle.dumps, copy.deepcopy])
-def test_a_face_says_why_it_cannot_be_copied(make: Any) -> None:
-    conductor = Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [ScriptedWorker("writer", "Forty-two.")])
-    for face in (ConductorQueryEngine(conductor), ConductorLLM(conductor)):
-        with pytest.raises(TypeError, match=r"cannot be copied or pickled: .* Share it, or create another"):
-            make(face)
-
-
 def _options(url: str) -> dict[str, Any]:
-    planner, model = (
-        OpenAILike(model=MODEL, api_base=url, api_key="sk-loopback-key", is_chat_model=True, max_retries=0)
-        for _ in range(2)
-    )
+    facts: Any = {"api_key": "sk-loopback-key", "is_chat_model": True, "max_retries": 0}
+    planner, model = (OpenAILike(model=MODEL, api_base=url, **facts) for _ in range(2))
     workers = [as_worker(model, name="worker")]
     return {"planner": planner, "workers": workers, "retry": Retry(attempts=1), "partial": "raise"}
 

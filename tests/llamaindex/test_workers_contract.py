@@ -1,6 +1,5 @@
 """Workers of LlamaIndex's keep to what every worker keeps to, also against a loopback server."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -21,9 +20,8 @@ from llamaindex.library import AGENTS, Shelf, index_of
 from llamaindex.speaking import Native
 from servers.chat_server import STALL, Call, ChatServer, Reply, says
 
-from llama_index_podium import ConductorQueryEngine, as_planner, as_worker
+from llama_index_podium import as_planner, as_worker
 from podium import Conductor, Plan, Step
-from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.workers import Card, Worker
 
@@ -167,17 +165,3 @@ async def test_usage_and_end_are_the_servers(llm: Make) -> None:
     (outcome,) = result.outcomes
     assert (outcome.text, outcome.finish_reason) == ("one two", "length")
     assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (211, 7)
-
-
-async def test_a_cancel_closes_the_request(llm: Make) -> None:
-    async with ChatServer(lambda call: Reply([STALL])) as server:
-        planner = FixedPlanner(write_plan(Plan((Step(0, "x"),)), "rows"))
-        engine = ConductorQueryEngine(workers=[llm(server.url)], planner=planner)
-        task = asyncio.create_task(engine.aquery("?"))
-        with anyio.fail_after(10):
-            while not server.calls:  # noqa: ASYNC110 - the server announces nothing
-                await anyio.sleep(0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await server.calls[0].hung_up.wait()

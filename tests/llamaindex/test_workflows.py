@@ -98,14 +98,10 @@ async def test_a_start_event_without_fields_needs_a_name() -> None:
 NODE = NodeWithScore(node=TextNode(id_="n", text="a passage"), score=0.5)
 
 
-@pytest.mark.parametrize(
-    ("result", "text"),
-    [
-        (ChatMessage("said", role="assistant"), "said"),
-        (Response("read", [NODE]), "read"),
-        ([NODE], "a passage"),
-    ],
-)
+ENDS = [(ChatMessage("said"), "said"), (Response("read", [NODE]), "read"), ([NODE], "a passage")]
+
+
+@pytest.mark.parametrize(("result", "text"), ENDS)
 async def test_what_it_ends_with_is_text(result: Any, text: str) -> None:
     worker = as_worker(Plain(result), name="w", input_field="query")
     engine = ConductorQueryEngine(workers=[worker], planner=FixedPlanner(Plan((Step(0, "x"),))))

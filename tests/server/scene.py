@@ -63,9 +63,8 @@ BODIES: dict[str, dict[str, Any]] = {
 """The fields that each API needs besides the model."""
 PODIUM = str(Path(sys.executable).parent / "podium")
 Serve = Callable[..., Served]
-both = pytest.mark.parametrize(
-    "url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True
-)
+POSTGRES = pytest.param("postgres", marks=pytest.mark.long)
+both = pytest.mark.parametrize("url", ["sqlite", POSTGRES], indirect=True)
 """Runs a test with each kind of database."""
 
 

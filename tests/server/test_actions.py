@@ -104,11 +104,10 @@ def test_each_api(serve: Serve, upstream: ChatServer, orders: Shop, case: str) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("path", "end"), [("chat/completions", "cancel"), ("responses", "cancel"), ("messages", "stop")]
-)
-def test_an_interrupted_run(serve: Serve, upstream: ChatServer, orders: Shop, path: str, end: str) -> None:
-    """Its action is done, and its writer never answers."""
+@pytest.mark.parametrize("path", BODIES)
+def test_an_interrupted_run(serve: Serve, upstream: ChatServer, orders: Shop, path: str) -> None:
+    """Its action is done, and its writer never answers: it is cancelled, or the server stops."""
+    is_cancelled = path != "messages"
     served, stream = serve(models=orders.patient, server="drain_seconds = 0.1"), path == "responses"
     client, reply = served.http(), planning(rows(REFUND, WRITE))
     upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else reply(call)
@@ -116,7 +115,7 @@ def test_an_interrupted_run(serve: Serve, upstream: ChatServer, orders: Shop, pa
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(client.post, path, json=body)
         assert until(lambda: "two" in called(upstream))
-        if end == "cancel":
+        if is_cancelled:
             run_id = client.get("/runs").json()["data"][0]["id"]
             client.post(f"/runs/{run_id}/cancel", json={}).raise_for_status()
         else:
@@ -124,12 +123,12 @@ def test_an_interrupted_run(serve: Serve, upstream: ChatServer, orders: Shop, pa
         answer = asked.result(20)
     found = last_frame(answer.text) if stream else answer.json()
     error = found.get("response", found)["error"]
-    assert error["code"] == ("run_cancelled" if end == "cancel" else "server_stopping")
+    assert error["code"] == ("run_cancelled" if is_cancelled else "server_stopping")
     (action,) = error["podium"]["actions"]
     assert (action["worker"], action["end"], orders.refunds) == ("shop.refund", "done", [1017])
     if not stream:
         assert answer.headers["x-should-retry"] == "false"
-        if path != "messages":
+        if is_cancelled:
             assert error["run_id"] == action["run_id"]
 
 

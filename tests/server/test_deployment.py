@@ -118,9 +118,7 @@ def test_the_compose_file() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(
-    shutil.which("docker-compose") is None, reason="install docker-compose: it needs no engine"
-)
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="needs docker-compose without an engine")
 def test_docker_compose_reads_the_file(tmp_path: Path) -> None:
     command = ["docker-compose", "--file", str(ROOT / "compose.yaml"), "config"]
     own = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}

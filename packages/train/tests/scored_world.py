@@ -10,15 +10,8 @@ from podium.workers import Card, Kind, MeasuredRate, Price
 from podium_train import EarlierRound, Environment, Episode, PlanOutcome
 from podium_train.environments import Split
 
-RATE = MeasuredRate(
-    kind=Kind("sums", ("1 + 1?",)),
-    rate=0.7,
-    low=0.4,
-    high=0.9,
-    right=2,
-    answers=3,
-    measured_on=date(2026, 1, 1),
-)
+SUMS = Kind("sums", ("1 + 1?",))
+RATE = MeasuredRate(kind=SUMS, rate=0.7, low=0.4, high=0.9, right=2, answers=3, measured_on=date(2026, 1, 1))
 CARDS = (
     Card(name="a", price=Price(input=1, output=2), parts=frozenset({"image_url"}), measured=(RATE,)),
     Card(name="b"),
@@ -46,7 +39,6 @@ class ScoredWorld(Environment):
 
     def __init__(self) -> None:
         self.executed: list[Plan] = []
-        self.running = self.most_running = 0
 
     def episodes(self, split: Split, count: int, *, seed: int) -> Sequence[Episode]:
         return [episode(f"What is {seed} + {index}?") for index in range(count)]
@@ -55,13 +47,8 @@ class ScoredWorld(Environment):
         self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
     ) -> PlanOutcome | None:
         self.executed.append(plan)
-        self.running += 1
-        self.most_running = max(self.most_running, self.running)
-        try:
-            subtask = plan.steps[0].subtask
-            await anyio.sleep(60 if "slow" in subtask else 0)
-        finally:
-            self.running -= 1
+        subtask = plan.steps[0].subtask
+        await anyio.sleep(60 if "slow" in subtask else 0)
         if "lost" in subtask:
             return None
         each = float(subtask.partition("costs ")[2] or 1)

@@ -27,9 +27,8 @@ from podium_train.recipe import environment_of, load_recipe
 from podium_train.runs import RECORD, PoolFacts, record_of, write_record
 
 STYLE = PromptStyle(spelling="lists")
-POOL = PoolFacts(
-    sizes=(1, 2, 3), workers=(), rates=False, prices=True, brings=(), tools=(), shows_question=True
-)
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+POOL = PoolFacts(sizes=(1, 2), workers=(), rates=False, prices=True, brings=(), tools=(), shows_question=True)
 FACTS_OF = ConductorFacts(
     fingerprint=fingerprint(STYLE), style=STYLE, base="base", environment="workshop", data="1", pool=POOL
 )
@@ -54,16 +53,11 @@ def trained(folder: Path, recipe: str = RECIPE) -> Path:
     prefill = found.prompt.style.prefill
     model = folder / "run" / "best"
     model.mkdir(parents=True)
-    for name, text in {
-        "config.json": "{}",
-        "model.safetensors": "weights",
-        "optimizer.pt": "state",
-        "rng_state.pth": "state",
-        "tokenizer.json": "{}",
-        "tokenizer_config.json": "{}",
-        "chat_template.jinja": with_prefill("{{ messages }}", prefill),
-        "best.json": '{"step": 20, "accuracy": 0.75}',
-    }.items():
+    texts = dict.fromkeys(("config.json", *TOKENIZER), "{}")
+    texts |= {"model.safetensors": "weights", "optimizer.pt": "state", "rng_state.pth": "state"}
+    texts["chat_template.jinja"] = with_prefill("{{ messages }}", prefill)
+    texts["best.json"] = '{"step": 20, "accuracy": 0.75}'
+    for name, text in texts.items():
         (model / name).write_text(text)
     (folder / "run" / "steps.jsonl").write_text('{"step": 10}\n{"step": 20, "reward": 0.8}\n')
     (model / "model.safetensors").chmod(0o600)
@@ -75,14 +69,8 @@ def test_an_export_has_the_model_and_its_facts(tmp_path: Path) -> None:
     path = trained(tmp_path)
     recipe = load_recipe(path)
     facts = export_conductor(recipe, tmp_path, tmp_path / "run/best", tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "chat_template.jinja",
-        "config.json",
-        "model.safetensors",
-        FACTS_FILE,
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ]
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"chat_template.jinja", "config.json", "model.safetensors", FACTS_FILE, *TOKENIZER}
     assert read_facts(tmp_path / "out") == facts
     assert (facts.fingerprint, facts.step, facts.accuracy) == (FACTS_OF.fingerprint, 20, 0.75)
     assert (facts.environment, facts.pool.sizes) == ("workshop", (4, 5, 7))
@@ -283,9 +271,7 @@ OTHER_NUMBERS = "join, adder, and the pool has adder, join"
     ],
     ids=["same", "no rates", "a price", "other numbers"],
 )
-def test_other_cards_than_those_of_the_training(
-    style: PromptStyle, pool: Any, told: str, tmp_path: Path
-) -> None:
+def test_other_cards_than_in_the_training(style: PromptStyle, pool: Any, told: str, tmp_path: Path) -> None:
     """A warning when the conductor is made, and the remedy. A worker that reads no prose needs no rate."""
     known = replace(FACTS_OF, style=style, fingerprint=fingerprint(style), pool=replace(POOL, **pool))
     path = configured(tmp_path, "http://127.0.0.1:9/v1", known)
@@ -298,16 +284,8 @@ def test_rates_on_cards(tmp_path: Path) -> None:
     """Rates that the training did not have are warned about."""
     path = configured(tmp_path, "http://127.0.0.1:9/v1")
     config = load_config(path)
-    figures: Any = {
-        "answers": 3,
-        "right": 2,
-        "prior": 0.5,
-        "rate": 0.6,
-        "low": 0.2,
-        "high": 0.9,
-        "cost": None,
-    }
-    rate = RateEntry(identity=identity_of(config.worker("adder")), **figures)
+    figures: Any = {"answers": 3, "right": 2, "prior": 0.5, "rate": 0.6, "low": 0.2, "high": 0.9}
+    rate = RateEntry(identity=identity_of(config.worker("adder")), cost=None, **figures)
     day = date(2026, 1, 1)
     kind = KindEntry(measured_on=day, fingerprint="", questions=("1 + 1?",), rates={"adder": rate})
     write_measured(MeasuredFile(kinds={"sums": kind}), tmp_path / "measured.json")

@@ -24,18 +24,9 @@ from podium_train.guards import (
 )
 from podium_train.run_files import BestCheckpoint, StepLog, lines_of, logged_texts, read_steps, written_text
 
-GOOD = StepMeasures(
-    step=1,
-    texts=64,
-    reward=0.7,
-    accuracy=0.4,
-    valid_plans=0.9,
-    unknown=0.0,
-    groups_without_variance=0.2,
-    worker_entropy=0.9,
-    number_entropy=0.95,
-    length=100.0,
-)
+SHARES: Any = {"accuracy": 0.4, "valid_plans": 0.9, "unknown": 0.0, "groups_without_variance": 0.2}
+ENTROPY: Any = {"worker_entropy": 0.9, "number_entropy": 0.95}
+GOOD = StepMeasures(step=1, texts=64, reward=0.7, length=100.0, **SHARES, **ENTROPY)
 
 
 def sample(pool: Sequence[str], workers: tuple[int, ...], value: float | None = 1.0, **facts: Any) -> Sample:

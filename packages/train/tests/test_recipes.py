@@ -74,11 +74,7 @@ def test_the_settings_of_the_paper(tmp_path: Path) -> None:
         (SMALL[SMALL.index("[grpo]") :], "", "neither [sft] nor [grpo]"),
         ("micro_batch = 8", "micro_batch = 5", "not a multiple of micro_batch"),
         ("\nevery = 2", "\nevery = 3", "'every' in"),
-        (
-            "\nevery = 2\n",
-            "\nevery = 2\n[guards]\nentropy = 2.0\n",
-            "'entropy' in [guards] is 2.0: it must be from 0 to 1",
-        ),
+        ("\nevery = 2\n", "\nevery = 2\n[guards]\nentropy = 2.0\n", "'entropy' in [guards] is 2.0: it must"),
         ("\nevery = 2\n", "\nevery = 2\n[reward.limits]\nbudget = 3.0\n", "budget needs plan_cost"),
         ("\nevery = 2\n", "\nevery = 2\n[reward.cost]\nweight = 0.7\n", "below 0.5"),
         ("[grpo]", '[prompt]\nstyle = { spelling = "xml" }\n[grpo]', "'spelling' in [prompt.style]"),

@@ -56,20 +56,6 @@ async def test_scores_are_in_order_with_their_facts() -> None:
     assert (scores[4].why_unknown, scores[4].cost) == ("outcome", None)
 
 
-async def test_equal_plans_are_executed_once() -> None:
-    """In one batch and later, whatever the text around the plan; for another question again."""
-    world = ScoredWorld()
-    texts = [plan(0), "I think.\n" + plan(0), plan(0).replace("[0]", "[ 0 ]")]
-    scorer = RewardService(world, RewardStore())
-    first = await scorer.score([asked(text) for text in texts])
-    again = await scorer.score([asked(plan(0))])
-    await scorer.score([asked(plan(0), "What is 3 + 3?")])
-    assert [score.value for score in (*first, *again)] == [1.0] * 4
-    assert [score.cached for score in first].count(False) == 1
-    assert again[0].cached
-    assert len(world.executed) == 2
-
-
 async def test_an_unknown_outcome_is_tried_again() -> None:
     """It is shared by the equal plans of a batch, and not stored."""
     world = ScoredWorld()
@@ -78,17 +64,6 @@ async def test_an_unknown_outcome_is_tried_again() -> None:
         scores = await scorer.score([asked(plan(0, subtask="lost"))] * 3)
         assert {score.why_unknown for score in scores} == {"outcome"}
     assert len(world.executed) == 2
-
-
-async def test_the_budget_holds_although_plans_run_together() -> None:
-    """Plans beyond it have no reward, and equal plans that are stored still have one."""
-    world, store = ScoredWorld(), RewardStore()
-    service = RewardService(world, store, limits=RewardLimits(budget=4, plan_cost=2))
-    requests = [asked(plan(1, 0), f"Question {number}") for number in range(10)]
-    scores, again = await service.score(requests), await service.score(requests)
-    assert sorted(score.why_unknown for score in scores) == [""] * 2 + ["budget"] * 8
-    assert [score.value for score in again] == [score.value for score in scores]
-    assert (store.spent, len(world.executed)) == (4, 2)
 
 
 async def test_a_cancelled_execution_is_taken_over() -> None:
@@ -109,12 +84,10 @@ async def test_a_cancelled_execution_is_taken_over() -> None:
 
 async def test_processes_share_outcomes_and_the_budget(tmp_path: Path) -> None:
     """Two services on one database, each with its part of the limits."""
-    limits, worlds = RewardLimits(budget=5, plan_cost=2, concurrency=5), (ScoredWorld(), ScoredWorld())
-    assert limits.shared_by(2).concurrency == 2
-    services = [
-        RewardService(world, RewardStore(tmp_path / "rewards.db"), limits=limits.shared_by(2))
-        for world in worlds
-    ]
+    limits = RewardLimits(budget=5, plan_cost=2, concurrency=5).shared_by(2)
+    assert limits.concurrency == 2
+    worlds, path = (ScoredWorld(), ScoredWorld()), tmp_path / "rewards.db"
+    services = [RewardService(world, RewardStore(path), limits=limits) for world in worlds]
     first = await services[0].score([asked(plan(1, 0))])
     second = await services[1].score([asked(plan(1, 0)), *(asked(plan(1, 0), str(n)) for n in range(3))])
     assert (first[0].cached, second[0].cached) == (False, True)
@@ -156,9 +129,8 @@ def test_outcomes_and_spending_survive_a_kill(tmp_path: Path) -> None:
     assert not world.executed
 
 
-PLANS = st.lists(
-    st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=4), st.integers(0, 3)), max_size=30
-)
+TEAMS = st.lists(st.integers(0, 1), min_size=1, max_size=4)
+PLANS = st.lists(st.tuples(TEAMS, st.integers(0, 3)), max_size=30)
 
 
 @settings(deadline=None)

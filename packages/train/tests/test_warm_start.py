@@ -17,9 +17,8 @@ from podium_train.warm_start import Example, best_of, read_examples, write_examp
 
 SINGLE = RecordedAnswers(small_recording(), RecordedSettings(sizes=(3,), held_workers=1))
 STYLE = PromptStyle(examples=0)
-HI = Example(
-    messages=(Message("user", "hi\u2028 \x00 ü"),), completion="plan", source="a", reward=1.0, kind="k"
-)
+SAID = Message("user", "hi\u2028 \x00 ü")
+HI = Example(messages=(SAID,), completion="plan", source="a", reward=1.0, kind="k")
 
 
 def best(arm: object, **options: Any) -> list[Example]:

@@ -26,6 +26,7 @@ __all__ = ["postgres_server", "postgres_url"]
 
 pytestmark = pytest.mark.anyio
 IN_MEMORY = InMemorySaver()
+Executor = conducted.Executor
 
 
 @asynccontextmanager
@@ -60,7 +61,7 @@ def _asking(calls: Calls) -> list[Worker]:
     ],
 )
 async def test_a_plan_is_approved_in_another_process(
-    kind: str, executor: conducted.Executor, request: pytest.FixtureRequest, calls: Calls
+    kind: str, executor: Executor, request: pytest.FixtureRequest, calls: Calls
 ) -> None:
     """It finds all it needs in the checkpointer; and so does a third one after an interrupt in a step."""
     planners = [Plans(DIAMOND), *(Plans("nobody may plan again") for _ in range(2))]
@@ -91,7 +92,7 @@ async def test_a_plan_is_approved_in_another_process(
 
 
 @EXECUTORS
-async def test_a_question_of_a_step_waits_at_an_interrupt(executor: conducted.Executor, calls: Calls) -> None:
+async def test_a_question_of_a_step_waits_at_an_interrupt(executor: Executor, calls: Calls) -> None:
     """`Command(resume=...)` answers it; an answer that does not fit is asked for again, with the reason."""
     workers = [*calls.workers("AB"), PersonWorker("C", choices=["yes", "no"]), calls.worker("D")]
     conductor = Conductor(FixedPlanner(DIAMOND), workers)
@@ -110,9 +111,7 @@ async def test_a_question_of_a_step_waits_at_an_interrupt(executor: conducted.Ex
     assert (state["messages"][-1].content, sorted(calls.names)) == ("D(B(A()),yes)", list("ABD"))
 
 
-def _graph_of(
-    planner: Planner, workers: Sequence[Worker], executor: conducted.Executor = "podium", **own: Any
-) -> Any:
+def _graph_of(planner: Planner, workers: Sequence[Worker], executor: Executor = "podium", **own: Any) -> Any:
     """Return a graph whose plans wait, with options of the conductor."""
     options: Any = {"executor": executor, "policy": LATER, "checkpointer": InMemorySaver()}
     return around(Conductor(planner, workers, **own), **options)
@@ -125,9 +124,7 @@ ONE = {"worker": "C", "subtask": "do it", "access": []}
     ("executor", "edit"),
     [("podium", {"steps": [ONE]}), ("langgraph", {"schema": 1, "steps": [{**ONE, "worker": 2}]})],
 )
-async def test_an_edited_plan_is_carried_out(
-    executor: conducted.Executor, edit: object, calls: Calls
-) -> None:
+async def test_an_edited_plan_is_carried_out(executor: Executor, edit: object, calls: Calls) -> None:
     planner = Plans(DIAMOND)
     graph = _graph_of(planner, calls.workers("ABCD"), executor)
     await graph.ainvoke(ASKED, CONFIG)
@@ -148,9 +145,7 @@ NONSENSE: list[Any] = [
 
 
 @EXECUTORS
-async def test_nonsense_is_asked_about_again_and_nothing_is_lost(
-    executor: conducted.Executor, calls: Calls
-) -> None:
+async def test_nonsense_is_asked_about_again_and_nothing_is_lost(executor: Executor, calls: Calls) -> None:
     """The question says what was wrong or is forbidden, and the plan is still there."""
     planner = Plans(DIAMOND)
     graph = _graph_of(planner, calls.workers("ABCDE"), executor, policy=Policy(allowed=list("ABCD")))
@@ -168,7 +163,7 @@ async def test_nonsense_is_asked_about_again_and_nothing_is_lost(
 
 
 @EXECUTORS
-async def test_a_refused_plan_is_not_carried_out(executor: conducted.Executor, calls: Calls) -> None:
+async def test_a_refused_plan_is_not_carried_out(executor: Executor, calls: Calls) -> None:
     """The answer says so, with the reason."""
     graph = _graph_of(FixedPlanner(DIAMOND), calls.workers("ABCD"), executor)
     await graph.ainvoke(ASKED, CONFIG)
@@ -179,7 +174,7 @@ async def test_a_refused_plan_is_not_carried_out(executor: conducted.Executor, c
 
 
 @EXECUTORS
-async def test_a_response_goes_back_to_the_planner(executor: conducted.Executor, calls: Calls) -> None:
+async def test_a_response_goes_back_to_the_planner(executor: Executor, calls: Calls) -> None:
     """It is shown the words and plans again, as often as a person asks; the new plan waits, too."""
     told: list[str] = []
 

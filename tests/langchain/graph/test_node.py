@@ -57,15 +57,13 @@ class Model(BaseModel):
 
 
 @dataclass
-class _Record:
+class Data:
     question: str = ""
     answer: str = ""
     podium: dict[str, Any] = field(default_factory=dict)
 
 
-@pytest.mark.parametrize(
-    ("state", "executor"), [(Pair, "podium"), (Model, "langgraph"), (_Record, "langgraph")]
-)
+@pytest.mark.parametrize(("state", "executor"), [(Pair, "podium"), (Model, "langgraph"), (Data, "langgraph")])
 async def test_other_keys_of_any_state(state: type[Any], executor: Executor, calls: Calls) -> None:
     """A typed dict, a model and a dataclass are all read by their keys."""
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
@@ -170,9 +168,8 @@ class Reports(TypedDict, total=False):
 async def test_each_send_adds_an_answer_and_a_run(executor: Executor, calls: Calls) -> None:
     conductor = Conductor(FixedPlanner(DIAMOND), calls.workers("ABCD"))
     graph = StateGraph(Reports)
-    graph.add_node(
-        "conductor", conductor_node(conductor, input="question", output="answers", executor=executor)
-    )
+    node = conductor_node(conductor, input="question", output="answers", executor=executor)
+    graph.add_node("conductor", node)
     sends = lambda state: [Send("conductor", {"question": text}) for text in state["questions"]]  # noqa: E731
     graph.add_conditional_edges(START, sends, ["conductor"])
     app = graph.compile(checkpointer=InMemorySaver())
@@ -260,17 +257,15 @@ async def _messages(graph: Any, config: Any, *, subgraphs: bool) -> tuple[list[t
     return found, state
 
 
-@pytest.mark.parametrize(
-    ("executor", "kept", "subgraphs"), [("podium", True, True), ("langgraph", False, False)]
-)
+@pytest.mark.parametrize(("executor", "kept"), [("podium", True), ("langgraph", False)])
 async def test_the_answer_alone_is_streamed_as_the_message_of_the_state(
-    *, executor: Executor, kept: bool, subgraphs: bool, openai: OpenAI
+    *, executor: Executor, kept: bool, openai: OpenAI
 ) -> None:
     """Once, under one id; what the planner and the other steps write is not a message."""
     saver, config = _saver(kept=kept)
     async with ChatServer(_reply) as server:
         graph = around(_conductor(server.url, openai), executor=executor, checkpointer=saver)
-        found, state = await _messages(graph, config, subgraphs=subgraphs)
+        found, state = await _messages(graph, config, subgraphs=kept)
     assert "".join(message.text for message, _ in found) == "It is forty two."
     assert len(found) > 2
     last = state["messages"][-1].id
@@ -280,9 +275,7 @@ async def test_the_answer_alone_is_streamed_as_the_message_of_the_state(
 
 
 @pytest.mark.parametrize(("executor", "kept"), [("podium", False), ("langgraph", True)])
-async def test_with_all_each_text_is_a_message_of_its_step(
-    *, executor: Executor, kept: bool, openai: OpenAI
-) -> None:
+async def test_each_text_as_a_message_of_its_step(*, executor: Executor, kept: bool, openai: OpenAI) -> None:
     saver, config = _saver(kept=kept)
     async with ChatServer(_reply) as server:
         graph = around(_conductor(server.url, openai), executor=executor, checkpointer=saver, show_steps=True)

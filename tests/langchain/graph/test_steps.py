@@ -98,21 +98,17 @@ async def test_a_step_of_a_nested_conductor_waits_and_pays_nothing_twice(calls: 
     assert planner.asked == 1
 
 
-def _first(begun: anyio.Event, calls: list[str]) -> Worker:
+@pytest.mark.parametrize(("saver", "journal"), [(None, None), (InMemorySaver(), MemoryJournal())])
+async def test_a_step_starts_while_its_plan_is_written_and_is_called_once(saver: Any, journal: Any) -> None:
+    begun, calls = anyio.Event(), list[str]()
+
     async def first(step_input: StepInput) -> str:
         calls.append("first")
         begun.set()
         return "found"
 
-    return FunctionWorker(first, price=FREE)
-
-
-@pytest.mark.parametrize(("saver", "journal"), [(None, None), (InMemorySaver(), MemoryJournal())])
-async def test_a_step_starts_while_its_plan_is_written_and_is_called_once(saver: Any, journal: Any) -> None:
-    begun, calls = anyio.Event(), list[str]()
-    last = ScriptedWorker("last", "written")
-    planner = Slow(begun, FIRST, LAST)
-    conductor = Conductor(planner, [_first(begun, calls), last], journal=journal)
+    planner, last = Slow(begun, FIRST, LAST), ScriptedWorker("last", "written")
+    conductor = Conductor(planner, [FunctionWorker(first, price=FREE), last], journal=journal)
     graph = around(conductor, executor="langgraph", checkpointer=saver)
     nodes = list[str]()
     config: Any = CONFIG if saver else {}

@@ -30,20 +30,20 @@ SECONDS = 20.0
 """Seconds after which a call hangs."""
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
     worker: str
     decision: str = "approve"
     words: str = ""
 
 
 KINDS = {
-    "approved": _Kind("act"),
-    "edited": _Kind("act", "edit"),
-    "refused": _Kind("act", "reject", "no"),
-    "approved, then interrupts": _Kind("ask"),
-    "answered": _Kind("person", "respond", "yes"),
-    "unanswered": _Kind("person", "reject"),
-    "interrupts": _Kind("wait"),
+    "approved": Kind("act"),
+    "edited": Kind("act", "edit"),
+    "refused": Kind("act", "reject", "no"),
+    "approved, then interrupts": Kind("ask"),
+    "answered": Kind("person", "respond", "yes"),
+    "unanswered": Kind("person", "reject"),
+    "interrupts": Kind("wait"),
 }
 KILLS = [("map", "approved, then interrupts"), ("block", "refused")]
 """In what the short tests kill, with one executor and the other in turn."""
@@ -125,9 +125,7 @@ class _ActionUnknown(Exception):
 class _Process:
     """A process with a user's graph, and what has happened so far in this process and those before."""
 
-    def __init__(
-        self, shape: str, kind: _Kind, executor: Executor, saver: InMemorySaver, **options: Any
-    ) -> None:
+    def __init__(self, shape: str, kind: Kind, executor: Executor, saver: InMemorySaver, **more: Any) -> None:
         self.effects = list[str]()
         self.allowed = dict[str, str]()
         """The effects that a person has approved, by the ids of the interrupts."""
@@ -139,7 +137,7 @@ class _Process:
         plan = parse_plan(json.dumps({"steps": _shapes(kind.worker)[shape]}), workers=NAMES)
         conductor = Conductor(FixedPlanner(plan), self._workers(), retry=Retry(attempts=1))
         policy = Policy(ask="actions", approve="later")
-        self.graph = around(conductor, executor=executor, policy=policy, checkpointer=saver, **options)
+        self.graph = around(conductor, executor=executor, policy=policy, checkpointer=saver, **more)
 
     def next(self, saver: InMemorySaver) -> "_Process":
         following = _Process(*self._made, saver)
@@ -226,9 +224,8 @@ def _table(*, of_modes: bool) -> Any:
     short = zip(_shapes("act"), [*KINDS, "approved", "interrupts"], strict=True) if of_modes else KILLS
     turns = {(*pair, ("podium", "langgraph")[at % 2]) for at, pair in enumerate(short)}
     marks = [[] if row[:3] in turns else [pytest.mark.long] for row in rows]
-    return pytest.mark.parametrize(
-        names, [pytest.param(*row, marks=mark) for row, mark in zip(rows, marks, strict=True)]
-    )
+    params = [pytest.param(*row, marks=mark) for row, mark in zip(rows, marks, strict=True)]
+    return pytest.mark.parametrize(names, params)
 
 
 @_table(of_modes=True)

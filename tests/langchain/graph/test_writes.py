@@ -239,9 +239,7 @@ def _calling(*tools: BaseTool, planner: Plans | None = None, **options: Any) -> 
     ],
     ids=lambda given: getattr(given, "name", str(given)),
 )
-async def test_a_tool_is_given_what_toolnode_gives(
-    used: BaseTool, executor: Executor, *, is_async: bool
-) -> None:
+async def test_a_tool_has_what_toolnode_gives(used: BaseTool, executor: Executor, *, is_async: bool) -> None:
     given: dict[str, Any] = {"context": {"user": "ann"}}
     call = {"name": used.name, "args": {"word": "hello"}, "id": "1", "type": "tool_call"}
     asked = {**ASKED_OF_ANN, "messages": [*ASKED_OF_ANN["messages"], AIMessage("", tool_calls=[call])]}

@@ -8,14 +8,8 @@ import anyio
 import httpx
 import httpx2
 import pytest
+from a2a import types
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
-from a2a.types import (
-    CancelTaskRequest,
-    GetTaskRequest,
-    ListTasksRequest,
-    SendMessageRequest,
-    SubscribeToTaskRequest,
-)
 from a2a.utils.errors import TaskNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict
 from server.scene import happens, slowly, stalled
@@ -37,11 +31,11 @@ async def client_of(served: Served, model: str = "", *, streams: bool = True) ->
         yield ClientFactory(ClientConfig(httpx_client=http, streaming=streams)).create(card)
 
 
-def message_of(text: str, *, now: bool = False, **more: Any) -> SendMessageRequest:
+def message_of(text: str, *, now: bool = False, **more: Any) -> types.SendMessageRequest:
     """Return a request with a message; `now` returns before the end of the task."""
     message = {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": text}], **more}
     wire = {"message": message, "configuration": {"returnImmediately": now}}
-    return ParseDict(wire, SendMessageRequest())
+    return ParseDict(wire, types.SendMessageRequest())
 
 
 async def send(client: Any, text: str = ASKED, **more: Any) -> list[dict[str, Any]]:
@@ -78,14 +72,14 @@ async def test_a_conversation(keyed: Served, upstream: ChatServer) -> None:
 async def test_two_clients_do_not_see_each_other(keyed: Served) -> None:
     async with client_of(keyed) as one, client_of(keyed) as two:
         task = (await send(one))[0]["task"]
-        assert (await one.get_task(GetTaskRequest(id=task["id"]))).id == task["id"]
-        assert len((await one.list_tasks(ListTasksRequest())).tasks) == 1
-        assert not (await two.list_tasks(ListTasksRequest())).tasks
+        assert (await one.get_task(types.GetTaskRequest(id=task["id"]))).id == task["id"]
+        assert len((await one.list_tasks(types.ListTasksRequest())).tasks) == 1
+        assert not (await two.list_tasks(types.ListTasksRequest())).tasks
         for attempt in (
-            lambda: two.get_task(GetTaskRequest(id=task["id"])),
-            lambda: two.cancel_task(CancelTaskRequest(id=task["id"])),
+            lambda: two.get_task(types.GetTaskRequest(id=task["id"])),
+            lambda: two.cancel_task(types.CancelTaskRequest(id=task["id"])),
             lambda: send(two, taskId=task["id"]),
-            lambda: anext(aiter(two.subscribe(SubscribeToTaskRequest(id=task["id"])))),
+            lambda: anext(aiter(two.subscribe(types.SubscribeToTaskRequest(id=task["id"])))),
         ):
             with pytest.raises(TaskNotFoundError):
                 await attempt()
@@ -118,7 +112,7 @@ async def test_a_task_that_is_cancelled(keyed: Served, upstream: ChatServer) -> 
     async with client_of(keyed, streams=False) as client:
         (event,) = await send(client, now=True)
         assert await happens(lambda: len(upstream.calls) == 3)
-        task = await client.cancel_task(CancelTaskRequest(id=event["task"]["id"]))
+        task = await client.cancel_task(types.CancelTaskRequest(id=event["task"]["id"]))
         assert MessageToDict(task)["status"]["state"] == "TASK_STATE_CANCELED"
     assert await happens(upstream.calls[2].hung_up.is_set)
 
@@ -130,7 +124,7 @@ async def test_a_task_goes_on_after_its_stream(keyed: Served, upstream: ChatServ
             first = MessageToDict(event)
             break
         for _ in range(100):
-            task = MessageToDict(await client.get_task(GetTaskRequest(id=first["task"]["id"])))
+            task = MessageToDict(await client.get_task(types.GetTaskRequest(id=first["task"]["id"])))
             if task["status"]["state"] == "TASK_STATE_COMPLETED":
                 break
             await anyio.sleep(0.05)

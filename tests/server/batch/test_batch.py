@@ -64,41 +64,25 @@ def test_the_forms_of_lines(folder: Path, batch: Batch, upstream: ChatServer) ->
     assert any("a note" in str(call.body) for call in upstream.calls)
 
 
-def test_a_text_file_has_a_question_in_each_line(folder: Path, batch: Batch) -> None:
-    (folder / "in.txt").write_text("first\n\n  \nsecond")
-    batch("in.txt", "--model", "alone", "--out", "out.jsonl")
-    assert {row["answer"] for row in read(folder / "out.jsonl")} == {"answer to first", "answer to second"}
-
-
 def test_bad_lines_stop_nothing(folder: Path, batch: Batch) -> None:
     good = ['{"id": "a", "query": "one"}', '{"id": "b", "query": "two"}']
-    bad = [
-        "{",
-        "[1]",
-        '{"id": "c"}',
-        '{"id": "d", "query": " "}',
-        '{"id": "a", "query": "again"}',
-        '{"id": "e", "query": "x", "model": "none"}',
-        '{"id": "f", "query": "x", "temperature": 1}',
-        '{"id": "h", "query": "x", "context": {"note": "x"}}',
-        '{"id": "g", "query": "x", "model": "team", "plan": {"steps": [{"worker": "bob", "subtask": "x"}]}}',
-    ]
+    plan = '"plan": {"steps": [{"worker": "bob", "subtask": "x"}]}'
+    bad = {
+        "{": "is not JSON",
+        "[1]": "not a JSON object",
+        '{"id": "c"}': "write one question",
+        '{"id": "d", "query": " "}': "empty",
+        '{"id": "a", "query": "again"}': "an earlier line has the id 'a'",
+        '{"id": "e", "query": "x", "model": "none"}': "there is no model 'none'",
+        '{"id": "f", "query": "x", "temperature": 1}': "temperature",
+        '{"id": "h", "query": "x", "context": {"note": "x"}}': "answers as itself",
+        f'{{"id": "g", "query": "x", "model": "team", {plan}}}': "bob",
+    }
     text = "\n".join([good[0], *bad, good[1]]).encode() + b'\n{"query": "\xff"}\n'
     (folder / "in.jsonl").write_bytes(text)
     words = (*WORDS, "--failures", "bad.jsonl")
     told = batch(*words, code=1).stderr
-    for number, what in (
-        (2, "is not JSON"),
-        (3, "not a JSON object"),
-        (4, "write one question"),
-        (5, "empty"),
-        (6, "an earlier line has the id 'a'"),
-        (7, "there is no model 'none'"),
-        (8, "temperature"),
-        (9, "answers as itself"),
-        (10, "bob"),
-        (12, "not UTF-8"),
-    ):
+    for number, what in [*enumerate(bad.values(), 2), (12, "not UTF-8")]:
         assert any(f"line {number}" in line and what in line for line in told.splitlines()), (number, told)
     rows = read(folder / "in.results.jsonl")
     assert sorted(row["id"] for row in rows if row["status"] == "ok") == ["a", "b"]
@@ -240,8 +224,11 @@ def test_equal_lines_without_an_id_are_told(folder: Path, batch: Batch, upstream
     assert f"! {told}" in batch(*WORDS, "--check", code=1).stdout
     assert upstream.calls == []
     assert f"podium: warning: {told}" in batch(*WORDS, code=1).stderr
-    (folder / "in.txt").write_text("same\nsame\nother")
+    (folder / "in.txt").write_text("same\n\n  \nsame\nother")  # a question in each line
     assert "! 1 line without an id" in batch("in.txt", "--model", "alone", "--check").stdout
+    batch("in.txt", "--model", "alone", "--out", "out.jsonl")
+    answers = sorted(row["answer"] for row in read(folder / "out.jsonl"))
+    assert answers == ["answer to other", "answer to same", "answer to same"]
 
 
 def test_runs_that_do_not_fit_are_not_started(folder: Path, batch: Batch, upstream: ChatServer) -> None:

@@ -16,9 +16,7 @@ PARAMETERS: Any = {"type": "object", "properties": {"name": {"type": "string"}},
 NAMES = {"Mend": ("edit", "test"), "Look": ("look",), "Tell": ()}
 """By the first word of a subtask, the tools that its worker calls one after the other."""
 ROWS = (("one", "Mend it.", []), ("two", "Look at it.", []), ("one", "Tell.", [0, 1]))
-PLAN = "".join(
-    json.dumps(dict(zip(("worker", "subtask", "access"), row, strict=True))) + "\n" for row in ROWS
-)
+PLAN = "\n".join(json.dumps(dict(zip(("worker", "subtask", "access"), row, strict=True))) for row in ROWS)
 ANSWER = "Tell: Mend: did edit, did test; Look: did look"
 MODELS = ["planner", "one", "two", "one", "two", "one", "one"]
 

@@ -120,12 +120,7 @@ class Model:
         }[who]
 
 
-WORDS = {
-    "checker": "Run the tests.",
-    "fixer": "Merge the",
-    "codex": "Write add.py.",
-    "claude": "Write mul.py.",
-}
+WORDS = {"checker": "Run the tests", "fixer": "Merge the", "codex": "Write add.py", "claude": "Write mul.py"}
 """For each agent a part of its prompt, which earlier ones are not shown."""
 
 

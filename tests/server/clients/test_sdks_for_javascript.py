@@ -17,13 +17,11 @@ SAYS_HELLO = {
     "anthropic": ("message", "stream"),
     "vercel": ("openai chat", "openai responses", "compatible", "anthropic"),
 }
+OBJECTS = ("openai", "openai chat", "compatible", "anthropic")
 FOUND = {
     **{f"{sdk} {name}": HELLO for sdk, names in SAYS_HELLO.items() for name in names},
     **{f"vercel {name} loop": LOOP for name in SAYS_HELLO["vercel"]},
-    **{
-        f"vercel {name} object": {"city": "Paris"}
-        for name in ("openai", "openai chat", "compatible", "anthropic")
-    },
+    **{f"vercel {name} object": {"city": "Paris"} for name in OBJECTS},
     **dict.fromkeys(("openai chat loop", "anthropic loop"), LOOP["text"]),
     **dict.fromkeys(("openai chat parse", "openai responses parse"), CITY),
     **{f"{sdk} models": ["team", "one"] for sdk in ("openai", "anthropic")},

@@ -116,9 +116,7 @@ def test_a_killed_command(
     check_results(folder, upstream, kills=2)
 
 
-def test_a_line_that_kills_its_actor(
-    folder: Path, on_ray: OnRay, upstream: ChatServer, postgres_url: str
-) -> None:
+def test_a_line_kills_its_actor(folder: Path, on_ray: OnRay, upstream: ChatServer, postgres_url: str) -> None:
     use_postgres(folder, postgres_url)
 
     def reply(call: Call) -> Reply:

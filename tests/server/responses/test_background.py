@@ -55,9 +55,8 @@ def test_a_cancelled_response(served: Served, upstream: ChatServer) -> None:
     cancelled = client.responses.cancel(begun.id)
     assert until(upstream.calls[-1].hung_up.is_set)
     *_, last = client.responses.retrieve(begun.id, stream=True)
-    assert (cancelled.status, last.type, last.response.status) == (
-        "cancelled", "response.incomplete", "cancelled",
-    )  # fmt: skip
+    ends = (cancelled.status, last.type, last.response.status)
+    assert ends == ("cancelled", "response.incomplete", "cancelled")
     assert client.responses.cancel(begun.id) == cancelled == client.responses.retrieve(begun.id)
     begun = client.responses.create(model="podium", input=ASKED, background=True)
     assert until(lambda: len(upstream.calls) == 6)

@@ -15,7 +15,8 @@ from podium_server.turn import Piece, ProgressPiece, TextPiece
 TERMINAL = ("response.completed", "response.incomplete", "response.failed")
 STATES = ("response.created", "response.queued", "response.in_progress", *TERMINAL)
 PIECES = st.builds(TextPiece, st.text(max_size=3)) | st.builds(ProgressPiece, st.text(max_size=3))
-ENDS = ("stop", "length", "fail", "cancel")
+ENDS = st.sampled_from(["stop", "length", "fail", "cancel"])
+BEGINNINGS = st.sampled_from(["queued", "in_progress"])
 
 
 def check(events: Sequence[Event]) -> None:
@@ -72,12 +73,7 @@ def ended(reason: str, calls: int) -> Any:
     return SimpleNamespace(finish_reason=reason, tool_calls=made, usage=Usage(1, 1), summary={"run_id": "r"})
 
 
-@given(
-    st.lists(PIECES, max_size=8),
-    st.sampled_from(ENDS),
-    st.integers(0, 2),
-    st.sampled_from(["queued", "in_progress"]),
-)
+@given(st.lists(PIECES, max_size=8), ENDS, st.integers(0, 2), BEGINNINGS)
 @example([], "cancel", 0, "queued")
 @example([ProgressPiece("a"), TextPiece("b"), ProgressPiece("c")], "stop", 2, "in_progress")
 def test_any_order_of_events(pieces: list[Piece], end: str, calls: int, begun: Any) -> None:

@@ -82,11 +82,16 @@ def test_a_deleted_response(served: Served) -> None:
     client = served.client()
     answer = client.responses.create(model="podium", input=ASKED)
     client.responses.delete(answer.id)
+    check_unknown(client, answer.id)
+
+
+def check_unknown(client: openai.OpenAI, response_id: str) -> None:
+    """Check that a client can neither read, delete nor continue a response."""
     for call in (client.responses.retrieve, client.responses.delete, client.responses.input_items.list):
         with pytest.raises(openai.NotFoundError):
-            call(answer.id)
+            call(response_id)
     with pytest.raises(openai.BadRequestError) as caught:
-        client.responses.create(model="podium", input="More?", previous_response_id=answer.id)
+        client.responses.create(model="podium", input="More?", previous_response_id=response_id)
     told = (caught.value.code, caught.value.param)
     assert told == ("previous_response_not_found", "previous_response_id")
 
@@ -116,25 +121,17 @@ def test_an_idempotency_key_with_tool_calls(served: Served, upstream: ChatServer
 
 
 def test_the_request_of_codex(served: Served) -> None:
-    body = {
-        "model": "podium",
-        "instructions": "You are a coding agent.",
-        "input": [
-            {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
-            for role, text in (("developer", "Rules."), ("user", "Say hello"))
-        ],
-        "tools": [*TOOLS, {"type": "web_search", "external_web_access": False}],
-        "tool_choice": "auto",
-        "parallel_tool_calls": False,
-        "reasoning": {"effort": "medium", "summary": "auto"},
-        "store": False,
-        "stream": True,
-        "include": ["reasoning.encrypted_content"],
-        "prompt_cache_key": "k",
-        "text": {"verbosity": "low"},
-    }
+    body: Any = {"model": "podium", "instructions": "You are a coding agent.", "store": False, "stream": True}
+    body |= {"tool_choice": "auto", "parallel_tool_calls": False, "prompt_cache_key": "k"}
+    body |= {"reasoning": {"effort": "medium", "summary": "auto"}, "text": {"verbosity": "low"}}
+    body["include"] = ["reasoning.encrypted_content"]
+    body["tools"] = [*TOOLS, {"type": "web_search", "external_web_access": False}]
+    body["input"] = [
+        {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+        for role, text in (("developer", "Rules."), ("user", "Say hello"))
+    ]
     more = {"client_metadata": {"x": "y"}}  # OpenAI's client does not know it
-    *_, last = served.client().responses.create(**body, extra_body=more)  # type: ignore[call-overload]
+    *_, last = served.client().responses.create(**body, extra_body=more)
     assert (last.type, last.response.podium["ignored_tools"]) == ("response.completed", ["web_search"])
 
 
@@ -203,12 +200,7 @@ def test_a_response_belongs_to_its_key(keyed: Served) -> None:
     own, other = keyed.client(keyed.key()), keyed.client(keyed.key())
     answer = own.responses.create(model="podium", input=ASKED)
     assert own.responses.retrieve(answer.id).output_text == "the answer"
-    for call in (other.responses.retrieve, other.responses.delete, other.responses.input_items.list):
-        with pytest.raises(openai.NotFoundError):
-            call(answer.id)
-    with pytest.raises(openai.BadRequestError) as caught:
-        other.responses.create(model="podium", input="More?", previous_response_id=answer.id)
-    assert caught.value.code == "previous_response_not_found"
+    check_unknown(other, answer.id)
     reference: Any = [{"type": "item_reference", "id": answer.output[-1].id}]
     with pytest.raises(openai.BadRequestError) as caught:
         other.responses.create(model="podium", input=reference)

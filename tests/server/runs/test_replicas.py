@@ -27,9 +27,7 @@ POSTGRES = pytest.mark.parametrize("url", [pytest.param("postgres", marks=pytest
 
 
 @pytest.fixture
-def replicas(
-    url: str, upstream: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Replicas]:
+def replicas(url: str, upstream: ChatServer, tmp_path: Path, monkeypatch: Any) -> Iterator[Replicas]:
     """Serve two replicas that share a database; each executes one run in the background at a time."""
     if url.startswith("postgres"):
         monkeypatch.setattr("podium.journal.sql.changes.PERIOD", 600.0)
