@@ -309,7 +309,7 @@ class PaidSteps:
         if not edited and state.key != key:
             return None
         calls = self.charge(state.index, outcome)
-        # It runs again: it was not carried out, or a person has said so in the journal (see `recall`).
+        # It runs again: it was not carried out, or a person has said so in the journal (see `of_actions`).
         is_open = outcome.action in (None, "not_done") or (state.action and self._log.has(state.action))
         if not edited and outcome.status != "ok" and is_open:
             self._repeated[state.index] = (*self._repeated.get(state.index, ()), *calls)
