@@ -174,7 +174,7 @@ async def no_secrets(context: Any, agent: Any, output: Any) -> GuardrailFunction
 
 
 async def test_a_guardrail_before_the_model_costs_nothing() -> None:
-    """It is told by a code of its own, and the step is not tried again."""
+    """It has its own code, and the step is not repeated."""
     async with ModelServer(echoes) as server:
         worker = as_worker(Agent(name="one", model=server.model(), input_guardrails=[no_maths]))
         result = await Conductor(FixedPlanner(Plan((Step(0, "2+2"),))), [worker]).run("?")

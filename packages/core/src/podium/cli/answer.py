@@ -326,7 +326,7 @@ class Answering:
         if self.is_recorded:
             waiting = () if root is None else root.state.waiting
             told = next_command(result, waiting, self.config)
-            if result.status == "waiting":
+            if told and result.status == "waiting":
                 see = command(f"show {quote(short_id(result.run_id))}", self.config)
                 told = f"see it with `{see}`, then {told}"
             self.screen.note(f"podium: run {result.run_id}{': ' if told else ''}{told}")

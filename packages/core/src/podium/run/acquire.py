@@ -67,7 +67,7 @@ async def recall_calls(journal: Journal, pool: Pool) -> None:
     for row in reversed(await journal.runs(limit=_RECALLED) if unknown else ()):
         try:
             entries = await journal.read(row.run_id)
-        except JournalError:  # the run that begins does not need this one, whose reader is told
+        except JournalError:  # the new run does not need this record, whose reader gets the error
             continue
         state = fold(entry.event for entry in entries)
         for current in state.rounds_so_far():

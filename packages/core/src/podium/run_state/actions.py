@@ -227,7 +227,11 @@ class ActionLog:
         told = problem.message if untold is None else f"{problem.message}; {untold.message}"
         told += f": {self.remedy(first)}"
         if others:
-            names = [f"step {each.name} of round {each.round}" for each in others[:_TOLD]]
+            names = [
+                f"step {each.name} of round {each.round}"
+                + ("" if each.run_id == first.run_id else f" of run {each.run_id}")
+                for each in others[:_TOLD]
+            ]
             names += [f"{len(others) - _TOLD} more"] if len(others) > _TOLD else []
             told += f"; decide in the same way on {', '.join(names)}"
         return replace(problem, message=told)
